@@ -19,14 +19,14 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 def csv_rows(path: Path, types: Mapping[str, ColumnType]) -> ListRows:
-    """Read the rows; a name that ends in .gz is unpacked.
+    """Return the rows of a CSV file, which is decompressed if its name ends in .gz.
 
     Args:
-        path: UTF-8, with a header; a quoted cell may span lines.
-        types: column -> its type; columns that are not named stay text.
+        path: a UTF-8 file with a header; quoted values may span lines.
+        types: the type of each column; columns that are not listed stay text.
 
     Raises:
-        ValueError: it is no CSV, a column stands twice in the header, or a row is longer or shorter than the header.
+        ValueError: the file is not CSV, a column is twice in the header, or a row is longer or shorter than the header.
         OSError, EOFError, zlib.error: the file cannot be read.
     """
     packed = path.suffix == ".gz"
@@ -59,7 +59,7 @@ def _rows(reader: Any, header: list[str], types: Mapping[str, ColumnType]) -> It
 
 
 def value_of(cell: str, kind: ColumnType) -> Any:
-    """Return a cell as a value of its column's type: None where it is empty and no text, the text where it does not fit."""
+    """Return the CSV value `cell` converted to `kind`: None if it is empty and no text, unchanged if it does not fit."""
     if kind == "string":
         return cell
     text = cell.strip()

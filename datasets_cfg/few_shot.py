@@ -17,14 +17,14 @@ TRIES = 100
 
 
 class ExampleRows(Protocol):
-    """Rows that examples are drawn from."""
+    """Rows from which few-shot examples are drawn."""
 
     environment: Environment
 
     def __len__(self) -> int: ...
 
     def bare(self, position: int) -> tuple[Prompt, PreparedTask]:
-        """Return a row without a template: its prompt, and the task it was built from."""
+        """Return the prompt of row `position` without a template, and the task from which it was made."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class FewShotTemplate:
     examples: ExampleRows | None = None
 
     def apply(self, prompt: Prompt, task: PreparedTask) -> Prompt:
-        """Return the prompt in the template's wording, with examples drawn by the hash of the task's text.
+        """Return `prompt` in the template's wording, with examples that are drawn by a hash of the task's text.
 
         Raises:
-            FieldProblem: the template needs a question and the data set has none, or there are too few rows to show.
+            FieldProblem: the template needs a question and the data set has none, or too few rows can serve as examples.
         """
         examples = self._examples_for(task) if self.shots else []
         try:

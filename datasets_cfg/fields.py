@@ -40,7 +40,7 @@ MISSING: Final = _Missing()
 
 
 class FieldProblem(ValueError):
-    """A field of a row that does not fit: `field` is its column or path, the message what is wrong with it."""
+    """Raised when a field of a row does not fit: `field` is its column or path, and the message says what is wrong."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason)
@@ -48,7 +48,7 @@ class FieldProblem(ValueError):
 
 
 def find(value: Any, path: str) -> Any:
-    """Return what a path leads to, MISSING where it leads nowhere. A key that equals the whole path wins over nesting.
+    """Return the value at `path` in `value`, or MISSING if there is none. A key equal to the whole path takes precedence.
 
     `a.b` is key `b` of the object at `a`; `a.0` is the first element of the list at `a`.
     """
@@ -70,14 +70,14 @@ def find(value: Any, path: str) -> Any:
 
 
 def describe(value: Any) -> str:
-    """Return "is missing", "is null" or "is <type>"."""
+    """Return the words "is missing", "is null" or "is TYPE" that describe `value`."""
     if value is MISSING:
         return "is missing"
     return "is null" if value is None else f"is {type(value).__name__}"
 
 
 def check_type(row: Mapping[str, Any], column: str, expected: ColumnType) -> None:
-    """Raise FieldProblem unless the row has the column with a value of that type."""
+    """Raise FieldProblem unless `row` has a value of type `expected` in `column`."""
     value = find(row, column)
     # bool is an int to Python, not to people
     right = isinstance(value, _PYTHON_TYPES[expected]) and (expected == "boolean" or not isinstance(value, bool))
@@ -91,10 +91,10 @@ def check_type(row: Mapping[str, Any], column: str, expected: ColumnType) -> Non
 
 
 def extract_gold(value: Any, how: Extraction, field: str) -> Any:
-    """Return the gold inside a text, or inside each text of a list.
+    """Return the gold extracted from a text, or the list of golds from a list of texts.
 
     Raises:
-        FieldProblem: the value is not text, or nothing is found in it.
+        FieldProblem: `value` is not text, or the method `how` finds no gold in it.
     """
     if isinstance(value, list):
         return [extract_gold(one, how, field) for one in value]
@@ -108,12 +108,12 @@ def extract_gold(value: Any, how: Extraction, field: str) -> Any:
 
 
 def placeholders(template: str) -> list[str]:
-    r"""Return the columns that a template names. Only `{name}` is a placeholder; `\boxed{}` is plain text."""
+    r"""Return the names of the columns in `template`. Only `{name}` is a placeholder; `\boxed{}` is plain text."""
     return list(dict.fromkeys(_PLACEHOLDER.findall(template)))
 
 
 def near_placeholder(template: str, known: Collection[str]) -> str | None:
-    """Say what a template holds that another template language would fill in with a known name; None where it holds nothing."""
+    """Return a message about a placeholder of another template language for a name in `known`; None if `template` has none."""
     for match in _NEAR.finditer(template):
         if match[1] in known and match[0] != f"{{{match[1]}}}":
             return f"{match[0]!r}, which nothing fills in; a whole column is {{{match[1]}}}"
@@ -124,7 +124,11 @@ def near_placeholder(template: str, known: Collection[str]) -> str | None:
 
 
 def fill(template: str, row: Mapping[str, Any]) -> str:
-    """Return the template with each `{column}` replaced once: what a column holds is never read as a template."""
+    """Return `template` with each `{column}` replaced by its value in `row`. Braces in the values are not replaced again.
+
+    Raises:
+        FieldProblem: `row` has no value for a column.
+    """
 
     def text(match: re.Match[str]) -> str:
         value = find(row, match[1])
@@ -136,10 +140,10 @@ def fill(template: str, row: Mapping[str, Any]) -> str:
 
 
 def check_extraction(how: str) -> Extraction:
-    """Return a name given by a person as an Extraction.
+    """Return `how`, a user's name for an extraction method, as an Extraction.
 
     Raises:
-        UsageError: there is no such one.
+        UsageError: there is no such method.
     """
     for known in EXTRACTIONS:
         if how == known:

@@ -18,13 +18,13 @@ _WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}")
 
 
 def wants_short(environment: Environment) -> bool:
-    """Return whether the environment compares a final answer: its option `extract` says where that stands in a text."""
+    """Return True if `environment` compares a short final answer, which it finds in a text as its option `extract` says."""
     now = getattr(getattr(environment, "options", None), "extract", None)
     return isinstance(now, tuple) and set(now) <= set(METHODS)
 
 
 def prose(environment: Environment, prompt: Prompt) -> list[str]:
-    """Return the golds of a prompt that are texts with no answer marked in them."""
+    """Return the golds of `prompt` that are whole texts in which no answer is marked."""
     from verigym.envs.math.judging.golds import gold_text
 
     found = getattr(prompt.references.get(environment.name), FIELD, ())
@@ -32,25 +32,28 @@ def prose(environment: Environment, prompt: Prompt) -> list[str]:
 
 
 def is_prose(text: str) -> bool:
-    """Return whether a text is more than a short answer."""
+    """Return True if `text` has too many words to be a short answer."""
     return len(_WORD.findall(text)) >= PROSE_WORDS
 
 
 def way_out(golds: Sequence[str]) -> tuple[Extraction, int] | None:
-    """Return how to take a short answer out of most of the golds, and of how many; None where nothing finds any."""
+    """Return the extraction method that finds a short answer in the most golds, and in how many; None if no method finds any.
+
+    Of methods that are nearly as good as the best, the first is returned.
+    """
     counts = {how: sum(taken(gold, how) is not None for gold in golds) for how in EXTRACTIONS}
     most = max(counts.values(), default=0)
     return next(((how, count) for how, count in counts.items() if most and count >= ENOUGH * most), None)
 
 
 def taken(gold: str, how: Extraction) -> str | None:
-    """Return the short answer that is found in a gold this way, or None."""
+    """Return the short answer that the method `how` extracts from `gold`, or None."""
     answer = METHODS[how](gold)
     return answer if answer and not is_prose(answer) else None
 
 
 def with_taken(environment: Environment, prompt: Prompt, how: Extraction) -> Prompt | None:
-    """Return the prompt with its golds taken out of their texts; None where that cannot be done."""
+    """Return `prompt` with short answers extracted from its golds by the method `how`; None if that fails."""
     reference = prompt.references[environment.name]
     given = getattr(reference, FIELD)
     golds = [given] if isinstance(given, str) else given

@@ -22,10 +22,10 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class JsonRows(Sequence[Mapping[str, Any]]):
-    """Rows, parsed on access. Opening the file checks each of them once.
+    """The rows of a JSON file, parsed when they are accessed. Opening the file checks each row once.
 
     Raises:
-        ValueError: a line is no JSON object; the message names it. A row that is not UTF-8 raises when it is read.
+        ValueError: a line is not a JSON object; the message names the line. A row that is not UTF-8 raises only when accessed.
         OSError, EOFError, zlib.error: the file cannot be read.
     """
 
@@ -78,7 +78,7 @@ class JsonRows(Sequence[Mapping[str, Any]]):
         return row
 
     def select(self, rows: Sequence[int]) -> JsonRows:
-        """Return the rows of these numbers."""
+        """Return the rows with the numbers `rows`, counted from 0."""
         chosen = object.__new__(type(self))
         chosen._data, chosen.column_names = self._data, self.column_names
         chosen._spans = array("Q", (place for row in rows for place in self._spans[2 * row : 2 * row + 2]))
@@ -86,7 +86,7 @@ class JsonRows(Sequence[Mapping[str, Any]]):
 
 
 class ListRows(list[Mapping[str, Any]]):
-    """Rows that are in memory, all with the columns of the first."""
+    """Rows in memory; all have the columns of the first."""
 
     @property
     def column_names(self) -> list[str]:
@@ -94,16 +94,16 @@ class ListRows(list[Mapping[str, Any]]):
         return list(self[0]) if self else []
 
     def select(self, rows: Sequence[int]) -> ListRows:
-        """Return the rows of these numbers."""
+        """Return the rows with the numbers `rows`, counted from 0."""
         return ListRows(self[row] for row in rows)
 
 
 class ChainedRows(Sequence[Mapping[str, Any]]):
-    """Rows of several files, one behind the other.
+    """The rows of several files, one after the other.
 
     Args:
-        parts: the rows of each file; each part names its columns.
-        rows: the numbers of those that are meant; all when left out.
+        parts: the rows of each file; each has `column_names`.
+        rows: the numbers of the rows to include; all by default.
     """
 
     def __init__(self, parts: Sequence[Any], rows: Sequence[int] | None = None) -> None:
@@ -121,7 +121,7 @@ class ChainedRows(Sequence[Mapping[str, Any]]):
         return self._parts[part][row - (self._ends[part - 1] if part else 0)]
 
     def select(self, rows: Sequence[int]) -> ChainedRows:
-        """Return the rows of these numbers."""
+        """Return the rows with the numbers `rows`, counted from 0."""
         return ChainedRows(self._parts, [self._rows[row] for row in rows])
 
 

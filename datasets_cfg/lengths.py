@@ -19,10 +19,10 @@ class Lengths:
     """Length and row of each, shortest first."""
 
     def at(self, share: float) -> int:
-        """Return the length that this share of the texts does not exceed.
+        """Return the length that a fraction `share` of the texts does not exceed.
 
         Args:
-            share: above 0, at most 1; 0.5 is the median.
+            share: a fraction above 0 and at most 1; 0.5 gives the median.
         """
         return self.sorted[math.ceil(share * len(self.sorted)) - 1][0]
 
@@ -38,12 +38,12 @@ def lengths(
     of_text: Callable[[str], int],
     on_row: Callable[[int], None] = lambda done: None,
 ) -> tuple[Lengths, Lengths, int]:
-    """Return the lengths of prompts and of worked answers (as `worked` shows them), and how many rows do not fit.
+    """Return the lengths of prompts, those of worked answers (the field `worked`), and the number of rows that do not fit.
 
     Args:
         dataset: the rows.
-        of_prompt: length of a prompt with all that its template puts around the task.
-        of_text: length of an answer.
+        of_prompt: returns the length of a prompt, including its template.
+        of_text: returns the length of an answer.
         on_row: called with the number of rows done, for a progress bar.
     """
     prompts, answers, unfit = [], [], 0

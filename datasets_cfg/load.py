@@ -24,7 +24,7 @@ SUFFIXES = (".yaml", ".yml")
 
 
 class RowError(UsageError):
-    """A row that does not fit its data set's description."""
+    """Raised when a row does not fit its data set's description."""
 
     def __init__(self, dataset: str, split: str, row: int, field: str, reason: str) -> None:
         super().__init__(f"data set {dataset!r}, split {split!r}, row {row + 1}: field {field!r} {reason}")
@@ -41,20 +41,20 @@ def available() -> list[str]:
 
 
 def load_config(name_or_path: str | Path) -> DatasetConfig:
-    """Read a data set's description: one of `available()`, or a YAML file of yours.
+    """Return a data set's description: one of `available()`, or the user's own YAML file.
 
     Raises:
-        UsageError: no such data set, or the file does not follow the schema; the message names file, line and field.
+        UsageError: there is no such data set, or the file does not follow the schema; the message names file, line and field.
     """
     text = description(name_or_path)
     return read(text, str(name_or_path), DatasetConfig, "name, files and prompt")
 
 
 def description(name_or_path: str | Path) -> str:
-    """Return the text of a data set's description.
+    """Return the YAML text of a data set's description.
 
     Raises:
-        UsageError: no such data set, or the file cannot be read.
+        UsageError: there is no such data set, or the file cannot be read.
     """
     name = str(name_or_path)
     if name in available():
@@ -72,15 +72,15 @@ def description(name_or_path: str | Path) -> str:
 
 
 def named_split(given: str, split: str | None = None, flag: str = "--split") -> tuple[str, str | None]:
-    """Return the data set that NAME or NAME:SPLIT names, and the split, if any.
+    """Return the names of the data set and the split in `given`. If it has no split, return `split`, which may be None.
 
     Args:
-        given: NAME, or NAME:SPLIT. A path that ends in .yaml is a name whatever colons it holds.
+        given: NAME, or NAME:SPLIT. A path that ends in .yaml is a name even if it contains colons.
         split: the split that another option names.
-        flag: this option.
+        flag: that option, for the message.
 
     Raises:
-        UsageError: nothing stands on one side of the colon, or the two splits differ.
+        UsageError: the name or the split beside the colon is empty, or `given` and `split` name different splits.
     """
     if ":" not in given or given.endswith(SUFFIXES):
         return given, split
@@ -97,7 +97,7 @@ def _is_named(name: str) -> bool:
 
 
 class PromptDataset(Sequence[Prompt]):
-    """Prompts of one split, made from its rows when asked for; the same row gives the same key each time."""
+    """The prompts of one split, made from its rows on access. The same row always gives the same key."""
 
     def __init__(
         self,
@@ -157,12 +157,12 @@ class PromptDataset(Sequence[Prompt]):
             raise RowError(self.config.name, self.split, position, "(any)", reason) from None
 
     def first(self, count: int) -> PromptDataset:
-        """Return the first rows."""
+        """Return a data set of the first `count` rows."""
         rows = [self._row(row) for row in range(min(count, len(self)))]
         return type(self)(self.config, self.split, rows, self.environment, self.source, self.template)
 
     def task(self, position: int) -> PreparedTask:
-        """Return the task that a row becomes, before the environment makes a prompt of it.
+        """Return the task in row `position`, from which the environment makes a prompt.
 
         Raises:
             RowError: the row does not fit.
@@ -173,7 +173,7 @@ class PromptDataset(Sequence[Prompt]):
             raise RowError(self.config.name, self.split, position, problem.field, str(problem)) from None
 
     def bare(self, position: int) -> tuple[Prompt, PreparedTask]:
-        """Return a row's prompt without a template, and the task it was built from.
+        """Return the prompt of row `position` without a template, and the task from which it was made.
 
         Raises:
             RowError: the row does not fit.
@@ -187,14 +187,14 @@ class PromptDataset(Sequence[Prompt]):
 
 
 class GeneratedDataset(PromptDataset):
-    """Tasks that the environment generates: the same number gives the same task."""
+    """Tasks that the environment generates. The same position always gives the same task."""
 
     def task(self, position: int) -> PreparedTask:
-        """Return a task's text."""
+        """Return the task at `position`."""
         return self.bare(position)[1]
 
     def bare(self, position: int) -> tuple[Prompt, PreparedTask]:
-        """Return a task's prompt, and its text."""
+        """Return the prompt of the task at `position`, and the task."""
         environment: Any = self.environment
         made: Prompt = environment.prompt_at(self.split, 0, position)
         where = {"dataset": self.config.name, "split": self.split, "row_index": position}
@@ -215,19 +215,19 @@ def load(
     shots_split: str = "train",
     environment: str | None = None,
 ) -> PromptDataset:
-    """Open one split of a data set.
+    """Open one split of a data set and return its prompts.
 
     Args:
         name_or_path: one of `available()`, or the path of a YAML file.
-        split: one that the description lists.
-        data_dir: read the description's local files below this folder instead of the hub.
-        limit: use the first so many rows only.
-        options: environment options that go before the description's.
-        cache_dir: where `datasets` keeps its converted copy; its own default when not given.
-        template: a prompt template, before the description's own; see `templates.py`.
-        shots: examples before each task, drawn by its hash from `shots_split`, never the task itself.
-        shots_split: where they are drawn from.
-        environment: grades the rows in place of the description's; its reference must have the same fields.
+        split: a split that the description lists.
+        data_dir: read the description's local files in this folder instead of the hub.
+        limit: use only this many rows, the first.
+        options: environment options, which override the description's.
+        cache_dir: where the package `datasets` caches converted files; by default its own folder.
+        template: a prompt template, which overrides the description's; see `templates.py`.
+        shots: number of examples before each task. They are drawn by a hash of the task and never include the task itself.
+        shots_split: the split from which examples are drawn.
+        environment: grades the rows in place of the description's environment; its reference must have the same fields.
 
     Raises:
         UsageError: the data set, split, template or file does not exist, cannot be read or cannot be reached.
@@ -251,17 +251,17 @@ def load(
 def grading_environment(
     config: DatasetConfig, name: str | None, options: Mapping[str, Any] | None, place: str | Path | None = None
 ) -> Environment:
-    """Return what grades a set: its own environment, or another of that name.
+    """Return the environment that grades a data set: its own, or the one called `name`.
 
     Args:
-        config: the set.
-        name: of another environment.
-        options: go before the description's.
-        place: name or path of the description, whose file and line a message then names where it is at fault.
+        config: the data set's description.
+        name: name of another environment; None for the data set's own.
+        options: environment options, which override the description's.
+        place: name or path of the description; an error in it is then reported with its file and line.
 
     Raises:
-        UsageError: the set's own environment writes its tasks, so no other can grade them; there is no such environment, or
-            an option does not fit.
+        UsageError: the data set's own environment generates its tasks, so that no other can grade them; there is no such
+            environment; or an option is invalid.
     """
     if name is None and place is not None:
         with error_context(place_of(place, "environment")):
@@ -281,10 +281,10 @@ def load_sample(
     template: str | None = None,
     environment: str | None = None,
 ) -> PromptDataset:
-    """Open a description's own sample row, or the first three tasks of a generated set.
+    """Return a data set of the description's own sample row, or of the first three tasks of a generated data set.
 
     Raises:
-        UsageError: there is none, or it cannot be read.
+        UsageError: the description has no sample row, or it cannot be read.
     """
     config = load_config(name_or_path)
     grading = grading_environment(config, environment, options, name_or_path)
@@ -372,7 +372,7 @@ def _check_reference(place: str | Path, config: DatasetConfig, environment: Envi
 
 
 def place_of(description_of: str | Path, *loc: str) -> str:
-    """Return `file:line` of a field of a description, or of the nearest field around it."""
+    """Return `file:line` of the field `loc` of a description, or of the nearest enclosing field that is set."""
     return parse(description(description_of), str(description_of)).place(loc)
 
 

@@ -20,7 +20,7 @@ IDS = ("task_id", "id", "uid")
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The prompts of one split that another has too."""
+    """The prompts that two splits, one for training and one for evaluation, have in common."""
 
     measured: str
     """Data set and split that is measured on."""
@@ -32,7 +32,7 @@ class Overlap:
     """Which row of the measured split is which of the other."""
 
     def describe(self) -> str:
-        """Return it in one line, with the first few rows."""
+        """Return a one-line message that names the first few rows."""
         named = ", ".join(f"{one} is {other}" for one, other in self.rows[:SHOWN])
         dots = ", ..." if len(self.rows) > SHOWN else ""
         return (
@@ -42,7 +42,7 @@ class Overlap:
 
 
 def pairs(config: DatasetConfig, split: str) -> list[tuple[str, str]]:
-    """Return (trained, measured) of the splits in local files that `split` is to be compared with, itself one of the two."""
+    """Return the pairs (training split, evaluation split) in local files that contain `split` and are to be compared."""
     measured = config.evaluation_only or EVALUATION_NAMES
     if split in measured:
         return [(other, split) for other in config.files if other not in measured]
@@ -55,16 +55,16 @@ def overlap(
     chosen: Iterable[int] | None = None,
     on_row: Callable[[int], None] = lambda done: None,
 ) -> Overlap | None:
-    """Compare the questions of two splits, or where a description has no `question`, the prompts; None where they share none.
+    """Return the questions that two splits share; None if they share none. Without a field `question`, prompts are compared.
 
-    How words are spaced makes no difference. Rows that do not fit the description are left out. The gold does not count: a
-    question with another gold is no new task.
+    White space is ignored, and rows that do not fit the description are left out. Golds are ignored as well: a known question
+    with another gold is not a new task.
 
     Args:
         trained: the split that is trained on.
-        measured: the split that is measured on.
-        chosen: the rows of `measured` that are compared; all when left out.
-        on_row: called with the number of a row of `trained`, for a progress bar.
+        measured: the split that is evaluated on.
+        chosen: the rows of `measured` to compare; all by default.
+        on_row: called with the number of the current row of `trained`, for a progress bar.
     """
     held = [(_digest(task), _name(row, task)) for row, task in _tasks(measured, chosen)]
     wanted = {digest for digest, _ in held}

@@ -17,10 +17,10 @@ from verigym.envs.extras import need
 
 
 def newest(repository: str) -> str:
-    """Ask the hub for the newest commit of a data set's repository.
+    """Return the newest commit of a data set's repository on the hub.
 
     Raises:
-        UsageError: the hub cannot be reached, or does not know the repository or the log-in.
+        UsageError: the hub cannot be reached, does not know the repository, or refuses the log-in.
     """
     hub: Any = need("huggingface_hub", f"the newest revision of {repository}")
     try:
@@ -34,15 +34,15 @@ def newest(repository: str) -> str:
 
 
 def pin_revision(text: str, revision: str) -> str:
-    """Return the description with this commit as `hub.revision`; comments and order stay as they are."""
+    """Return the description `text` with `revision` as `hub.revision`; comments and order are preserved."""
     return _put(text, ("hub",), "revision", revision)
 
 
 def file_digests(config: DatasetConfig, data_dir: Path) -> dict[str, str]:
-    """Return the sha256 of the content of each split's local file that is there.
+    """Return the sha256 of the content of each split's local file, by split; files that do not exist are left out.
 
     Raises:
-        UsageError: none is there, or one cannot be read.
+        UsageError: no file exists, or one cannot be read.
     """
     by_split = {}
     for split, file in config.files.items():
@@ -57,7 +57,7 @@ def file_digests(config: DatasetConfig, data_dir: Path) -> dict[str, str]:
 
 
 def pin_files(text: str, by_split: Mapping[str, str]) -> str:
-    """Return the description with these sha256 in `files`, by split; comments and order stay as they are."""
+    """Return the description `text` with the sha256 of each split in `files`; comments and order are preserved."""
     for split, value in by_split.items():
         node = node_at(text, ("files", split))
         if isinstance(node, yaml.ScalarNode):

@@ -29,7 +29,7 @@ MAX_LEAN_FILE_BYTES = 1 << 20
 
 
 class FileMismatch(UsageError):
-    """A local file is not what the description says of it in `files.SPLIT`; `field` is the field inside."""
+    """Raised when a local file differs from its description in `files.SPLIT`; `field` is the field in which it differs."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -40,11 +40,11 @@ VALUES_NAMED = 8
 
 
 def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | None) -> Any:
-    """Return the rows of a local file.
+    """Return the rows of the local file of `split`.
 
     Raises:
-        FileMismatch: the file is not there, is another revision, has no rows or cannot be read.
-        UsageError: the description has no such file, or a package is not installed.
+        FileMismatch: the file does not exist, is another revision, has no rows or cannot be read.
+        UsageError: the description has no file for `split`, or a package is not installed.
     """
     if split not in config.files:
         raise UsageError(f"data set {config.name!r} has no local file for split {split!r}{did_you_mean(split, config.files)}")
@@ -119,12 +119,13 @@ def _read(path: Path, kind: str, cache: str | None, types: Mapping[str, ColumnTy
 
 
 def lean_files(path: Path) -> list[dict[str, str]]:
-    """Return a row for each .lean file that lies in a folder of the archive's top folder, in the order of their names.
+    """Return a row for each .lean file in a subfolder of an archive's top folder, ordered by path.
 
-    `Root/Test/a.lean` gives name `a`, folder `Test` and its text. Files that import those, `Root/Test.lean`, are no rows.
+    `Root/Test/a.lean` gives a row with name `a`, folder `Test` and the text. Files directly in the top folder, such as
+    `Root/Test.lean`, only import others and give no row.
 
     Raises:
-        ValueError: a file is no UTF-8 or larger than 1 MiB.
+        ValueError: a file is not UTF-8, or is larger than 1 MiB.
         OSError, tarfile.TarError: the archive cannot be read.
     """
     rows = []
@@ -142,9 +143,9 @@ def lean_files(path: Path) -> list[dict[str, str]]:
 
 
 def digest(*paths: Path) -> str:
-    """Return the sha256 of a file's content, uncompressed where the name ends in .gz: packing again is no other revision.
+    """Return the sha256 of a file's content. A .gz file is decompressed first, so that packing it again changes nothing.
 
-    Of several files, it is the sha256 of their own, written one behind the other.
+    For several files, return the sha256 of their concatenated hex digests.
 
     Raises:
         OSError, EOFError, zlib.error: a file cannot be read.
@@ -154,10 +155,10 @@ def digest(*paths: Path) -> str:
 
 
 def refuse_packed_bomb(path: Path) -> None:
-    """Refuse a .gz file that unpacks to far more than text does, before anything writes that to a disk.
+    """Check, before it is written to a disk, that a .gz file does not unpack to far more than text would.
 
     Raises:
-        ValueError: it does.
+        ValueError: the file unpacks to too many bytes.
         OSError, EOFError, zlib.error: the file cannot be read.
     """
     most = max(MAX_RATIO * path.stat().st_size, MAX_UNASKED_BYTES)
@@ -220,7 +221,7 @@ def _values(column: Sequence[Any]) -> str:
 
 
 def hub_rows(config: DatasetConfig, split: str, cache: str | None) -> Any:
-    """Return the rows of a split on the hub, of the revision that is pinned.
+    """Return the rows of a split from the hub, at the pinned revision.
 
     Raises:
         UsageError: there is no such split, or the hub cannot be reached.
@@ -255,13 +256,13 @@ def hub_rows(config: DatasetConfig, split: str, cache: str | None) -> Any:
 
 @contextmanager
 def quiet_datasets(what: str) -> Iterator[Any]:
-    """Import `datasets` and keep its progress bars and log lines off the terminal while it loads.
+    """Return a context that yields the module `datasets` and hides its progress bars and log lines.
 
     Args:
-        what: what is read, for the message where the package is missing.
+        what: the data that is to be read, for the message if the package is missing.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: the package is not installed.
     """
     datasets: Any = need("datasets", what)
     bars = datasets.are_progress_bars_disabled()

@@ -13,7 +13,7 @@ from verigym.datasets_cfg.schema import DatasetConfig, TextPart
 
 @dataclass(frozen=True, slots=True)
 class PreparedTask:
-    """A task's text, reference and metadata, ready for the environment's `prompt`."""
+    """A task's text, reference and metadata, as arguments for the environment's method `prompt`."""
 
     text: str
     reference: Mapping[str, Any]
@@ -27,10 +27,10 @@ class PreparedTask:
 
 
 def make_task(config: DatasetConfig, row: Mapping[str, Any]) -> PreparedTask:
-    """Make a task from a row.
+    """Return the task that `row` holds.
 
     Raises:
-        FieldProblem: the row does not fit; names the field.
+        FieldProblem: the row does not fit; the problem names the field.
     """
     for column, expected in config.all_columns.items():
         if column not in config.optional_columns or find(row, column) not in (None, MISSING):
@@ -84,7 +84,7 @@ def _adapted_task(config: DatasetConfig, adapter: Adapter, row: Mapping[str, Any
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one mapping over another; mappings inside are merged the same way, all else is replaced."""
+    """Return `below` updated with `above`. Mappings inside are merged in the same way; other values are replaced."""
     result = dict(below)
     for name, value in above.items():
         lower = result.get(name)

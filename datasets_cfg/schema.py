@@ -23,7 +23,7 @@ class _Frozen(BaseModel):
 
 
 class Hub(_Frozen):
-    """Where the data set is on the Hugging Face hub."""
+    """Where the data set is found on the Hugging Face hub."""
 
     path: str
     """Repository, `owner/name`."""
@@ -44,19 +44,19 @@ class Hub(_Frozen):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every split."""
+        """The names of all splits on the hub."""
         return tuple(dict.fromkeys([*self.splits, *self.files]))
 
 
 class RowRange(_Frozen):
-    """The rows whose column holds a number from `first` to `last`, both included."""
+    """Selects the rows whose column holds a number from `first` to `last`, both included."""
 
     column: str
     first: int
     last: int
 
     def fits(self, value: Any) -> bool:
-        """Return whether a row with this value in the column is meant."""
+        """Return True if a row with `value` in the column is selected."""
         return isinstance(value, int) and self.first <= value <= self.last
 
     def __str__(self) -> str:
@@ -64,13 +64,13 @@ class RowRange(_Frozen):
 
 
 class RowValue(_Frozen):
-    """The rows whose column holds this text, whole number or truth value."""
+    """Selects the rows whose column holds this text, whole number or truth value."""
 
     column: str
     equals: StrictStr | StrictBool | StrictInt
 
     def fits(self, value: Any) -> bool:
-        """Return whether a row with this value in the column is meant."""
+        """Return True if a row with `value` in the column is selected."""
         return type(value) is type(self.equals) and bool(value == self.equals)  # 1 and true are equal to Python, not to people
 
     def __str__(self) -> str:
@@ -78,11 +78,11 @@ class RowValue(_Frozen):
 
 
 class LocalFile(_Frozen):
-    """A file relative to the data directory; a plain path in YAML where all rows are meant.
+    """A file in the data directory. In YAML a plain path is enough if all rows are used.
 
-    A `*` in the name stands for several files, read one behind the other in the order of their names.
-    JSON Lines, one JSON list, CSV (.csv), Parquet (.parquet), or for Lean an archive (.tar.gz) of .lean files, each a row with
-    `name`, `folder` and `text`.
+    A `*` in the name matches several files, which are read one after the other, ordered by name. The format is JSON Lines, one
+    JSON list, CSV (.csv), Parquet (.parquet), or for Lean an archive (.tar.gz) of .lean files, each a row with `name`, `folder`
+    and `text`.
     """
 
     path: str
@@ -95,7 +95,7 @@ class LocalFile(_Frozen):
     """columns: the file is one JSON object, {column: {row: value}}."""
 
     def parts(self, data_dir: Path) -> list[Path]:
-        """Return the files that are there, in order: one, or all that a `*` stands for."""
+        """Return the paths in `data_dir` that exist, in order: at most one, or all that a `*` matches."""
         folder, _, name = self.path.rpartition("/")
         if "*" in name:
             return sorted(path for path in (data_dir / folder).glob(name) if path.is_file())
@@ -104,7 +104,7 @@ class LocalFile(_Frozen):
 
 
 class TextPart(_Frozen):
-    """A part of a column's text, without space around it."""
+    """A part of a column's text, stripped of surrounding white space."""
 
     column: str
     after: str = ""
@@ -114,7 +114,7 @@ class TextPart(_Frozen):
 
 
 class ReferenceColumn(_Frozen):
-    """Which column fills a field of the environment's reference."""
+    """The column that fills a field of the environment's reference."""
 
     column: str
     extract: Extraction | None = None
@@ -124,7 +124,7 @@ class ReferenceColumn(_Frozen):
 
 
 class RowException(_Frozen):
-    """What is different for one row, and why."""
+    """A correction of one row's reference, and the reason for it."""
 
     task_id: str
     reason: str
@@ -133,7 +133,7 @@ class RowException(_Frozen):
 
 
 class DatasetConfig(_Frozen):
-    """A data set: where its rows are and how one becomes a Prompt."""
+    """The description of a data set: where its rows are, and how a row becomes a Prompt."""
 
     name: str
     """Short name; stands in every prompt's metadata."""
@@ -271,17 +271,17 @@ class DatasetConfig(_Frozen):
 
     @property
     def adapter(self) -> Adapter | None:
-        """The adapter that `shape` names, if any."""
+        """The adapter that `shape` names, or None."""
         return ADAPTERS[self.shape] if self.shape else None
 
     @property
     def all_columns(self) -> Mapping[str, ColumnType]:
-        """The columns that every row must have: the adapter's and the description's own."""
+        """The columns that every row must have, with their types: the adapter's and the description's own."""
         return {**(self.adapter.columns if self.adapter else {}), **self.columns}
 
     @cached_property
     def optional_columns(self) -> frozenset[str]:
-        """The columns that a row may lack: those that optional fields of the reference use and nothing else does."""
+        """The columns that a row may lack, because only optional fields of the reference use them."""
         used = {source.column for source in self.reference.values() if not source.optional}
         used |= {part.column for part in self.texts.values()} | set(self.metadata)
         for text in (self.prompt, self.question, self.worked):
@@ -290,10 +290,10 @@ class DatasetConfig(_Frozen):
 
     @property
     def gold(self) -> str:
-        """Where a row's gold comes from, for a message."""
+        """The columns that a row's gold comes from, for messages."""
         return self.adapter.gold if self.adapter else ", ".join(source.column for source in self.reference.values())
 
     @property
     def splits(self) -> list[str]:
-        """Every split that the hub or a local file has."""
+        """The names of all splits, on the hub, in local files or generated."""
         return list(dict.fromkeys([*(self.hub.names if self.hub else ()), *self.files, *self.generated]))

@@ -23,7 +23,7 @@ class _Frozen(BaseModel):
 
 
 class AddedReward(_Frozen):
-    """A reward beside the source's own, such as language or length."""
+    """A reward that is added to the source's own, such as language or length."""
 
     weight: float = Field(allow_inf_nan=False)
     """Times its reward; negative for a punishment, 0 only reports it. All together less than the source's own reward,
@@ -35,7 +35,7 @@ class AddedReward(_Frozen):
 
 
 class GradedBy(_Frozen):
-    """An environment that judges without a reference, such as a reward model."""
+    """An environment that grades in place of the source's own and needs no reference, such as a reward model."""
 
     environment: str
     """Registry name, or module:Class."""
@@ -44,7 +44,7 @@ class GradedBy(_Frozen):
 
 
 class SuiteSource(_Frozen):
-    """One part of the mixture: an environment that writes its own tasks, or a data set with its environment."""
+    """One source of the mixture: an environment that generates tasks, or a data set with its environment."""
 
     environment: str | None = None
     """Registry name of an environment that generates tasks, or module:Class; with `dataset`, of another that grades it."""
@@ -97,12 +97,12 @@ class SuiteSource(_Frozen):
 
     @property
     def label(self) -> str:
-        """Name in the logs."""
+        """The source's name in the logs."""
         return self.name or self.dataset or self.environment or ""
 
 
 class Curriculum(_Frozen):
-    """How often tasks are repeated, by difficulty; the trainer's defaults where left out."""
+    """How often tasks are repeated by difficulty; fields that are None keep the trainer's defaults."""
 
     hard_share: float | None = Field(None, ge=0, le=1)
     """Share of a source's prompts that are known to be hard."""
@@ -115,7 +115,7 @@ class Curriculum(_Frozen):
 
 
 class MeasuredSet(_Frozen):
-    """A set to measure on before and after training."""
+    """A data set to evaluate on before and after training."""
 
     dataset: str
     """Name or path of a data set."""
@@ -159,14 +159,14 @@ class Suite(_Frozen):
         return self
 
     def fields(self, data_dir: Path | None = None) -> dict[str, Any]:
-        """Return the fields of a run that the suite gives.
+        """Return the fields of a training run that the suite sets.
 
         Args:
-            data_dir: where local files are; each data set whose files are all there is read there, the others from the hub.
+            data_dir: folder of local files. A data set whose files are all in it is read there, any other from the hub.
 
         Raises:
-            UsageError: a data set is unknown or has no such split, with its line where the suite is from a file, or there is no
-                such folder.
+            UsageError: `data_dir` is not a folder, or a data set is unknown or has no such split; the message names the line if
+                the suite comes from a file.
         """
         if data_dir is not None and not data_dir.is_dir():
             raise UsageError(f"data_dir {data_dir} is no folder; name that of the local files, or none to read from the hub")
@@ -191,10 +191,10 @@ class Suite(_Frozen):
         return found
 
     def check_measured(self) -> None:
-        """Check that the sets to measure on are there, with their splits and templates.
+        """Check that the data sets to evaluate on, their splits and their templates exist.
 
         Raises:
-            UsageError: one is not, with its line where the suite is from a file.
+            UsageError: one does not exist; the message names the line if the suite comes from a file.
         """
         for number, measured in enumerate(self.measure):
             with self._at("measure", number, "dataset"):
@@ -210,10 +210,10 @@ class Suite(_Frozen):
 
 
 def check_split(dataset: str, split: str) -> LocalFile | None:
-    """Return the split's local file; None where it has none.
+    """Return the local file of `split`, or None if the split is on the hub only or generated.
 
     Raises:
-        UsageError: the data set is unknown, or has no such split at all.
+        UsageError: the data set is unknown, or has no such split.
     """
     config = load_config(dataset)
     if split not in config.splits:
@@ -228,7 +228,7 @@ def available_suites() -> list[str]:
 
 
 def suite_text(name_or_path: str | Path) -> str:
-    """Return the text of a suite: one of `available_suites()`, or a YAML file of yours.
+    """Return the YAML text of a suite: one of `available_suites()`, or the user's own YAML file.
 
     Raises:
         UsageError: there is no such suite, or the file cannot be read.
@@ -244,10 +244,10 @@ def suite_text(name_or_path: str | Path) -> str:
 
 
 def load_suite(name_or_path: str | Path) -> Suite:
-    """Read a suite.
+    """Return a suite: one of `available_suites()`, or the user's own YAML file.
 
     Raises:
-        UsageError: as `suite_text`, or it does not follow the schema; the message names file, line and field.
+        UsageError: there is no such suite, or it does not follow the schema; the message names file, line and field.
     """
     document = suite_document(name_or_path)
     suite = checked(Suite, document.fields, document)
@@ -256,15 +256,15 @@ def load_suite(name_or_path: str | Path) -> Suite:
 
 
 def suite_document(name_or_path: str | Path) -> Document:
-    """Return a suite's fields and where each stands.
+    """Return a suite's fields, and the file and line of each.
 
     Raises:
-        UsageError: as `suite_text`, or it is not YAML.
+        UsageError: there is no such suite, or it is not YAML.
     """
     return parse(suite_text(name_or_path), str(name_or_path), "name, description and sources")
 
 
 def run_places(document: Document) -> dict[Loc, str]:
-    """Return where the fields stand that a suite gives a run (`Suite.fields`), by their place in the run."""
+    """Return the file and line of each field that a suite sets in a run (see `Suite.fields`), by the path in the run."""
     moved = {loc[1:]: place for loc, place in document.places.items() if loc[0] in ("train", "curriculum") and loc[1:]}
     return moved | {loc: place for loc, place in document.places.items() if loc[0] in ("sources", "curriculum")}

@@ -19,7 +19,7 @@ ANSWERED = ("worked", "gold")
 
 
 class Wording(BaseModel):
-    """The messages around a task."""
+    """The wording of the messages around a task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -65,14 +65,14 @@ class Template(Wording):
     def messages(
         self, asked: Mapping[str, str | None], examples: Sequence[Mapping[str, str | None]] = ()
     ) -> tuple[Message, ...]:
-        """Return the messages of a task.
+        """Return the messages that ask a task.
 
         Args:
             asked: the task's `prompt`, and its `question` or None.
-            examples: the same of each example, with `worked` and `gold`.
+            examples: for each example its `prompt`, `question`, `worked` answer and `gold`.
 
         Raises:
-            FieldProblem: the template needs what its data set does not give.
+            FieldProblem: the template names a field that is None.
         """
         turns = [text for row in examples for text in (fill(self.user, row), fill(self.shown, row))]
         last = fill(self.user, asked)
@@ -92,7 +92,7 @@ def available_templates() -> list[str]:
 
 @cache
 def load_template(name: str) -> Template:
-    """Return a template: one of `available_templates()` or the path of a YAML file, with `:code` for one of its languages.
+    """Return a template: one of `available_templates()` or a YAML file; a suffix `:code` chooses one of its languages.
 
     Raises:
         UsageError: there is no such template or language, or the file does not follow the schema.

@@ -17,7 +17,7 @@ from verigym.envs.grading import Grader
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A row that should not be trained on."""
+    """A row that should not be trained on, and why."""
 
     row: int
     """From 0, as the data set is indexed; texts and JSON count from 1."""
@@ -28,7 +28,7 @@ class Failure:
     """What the environment's audit finds wrong with the row's reference, and what to do."""
 
     def describe(self, source: str) -> str:
-        """Return it in one line: where the row is, its gold, why it fails and what to do."""
+        """Return one line about the row of `source`: its position, its gold, why it fails and what to do."""
         gold = "" if self.gold is None else f"gold {json.dumps(self.gold, ensure_ascii=False)}: "
         advice = f"; {self.advice}" if self.advice else ""
         return f"{source}, row {self.row + 1}, field {self.field}: {gold}{self.reason}{advice}"
@@ -43,7 +43,10 @@ _OF_ONE_ROW = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+]?\d[\d.,/]*
 
 
 def causes(failures: Sequence[Failure]) -> list[list[Failure]]:
-    """Return the rows by cause, the commonest first: the same field, and the same words but for quoted texts and numbers."""
+    """Return the failures grouped by cause, the most frequent first.
+
+    Two failures have the same cause if they have the same field, and the same words apart from quoted texts and numbers.
+    """
     by_cause: dict[tuple[str, ...], list[Failure]] = {}
     for failure in failures:
         words = (_OF_ONE_ROW.sub("...", text) for text in (failure.reason, failure.advice))
@@ -52,7 +55,7 @@ def causes(failures: Sequence[Failure]) -> list[list[Failure]]:
 
 
 def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
-    """Return a line for each row, or where there are many, for each cause: how many rows, one of them whole, the next few."""
+    """Return one line for each failure, or if there are many, one for each cause with its count and its first rows."""
     if len(failures) <= MAX_LISTED:
         return [failure.describe(source) for failure in failures]
     lines = []
@@ -65,7 +68,7 @@ def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
 
 
 def setting_at_fault(config: DatasetConfig, report: Report) -> tuple[str, str] | None:
-    """Return the field of the description that fits no row, where all rows fail for one cause that such a field explains."""
+    """Return the path of the description's field that is wrong if all rows fail because of it, else None."""
     alike = causes(report.failures)
     if report.rows < 2 or len(alike) != 1 or len(alike[0]) != report.rows:
         return None
@@ -82,11 +85,11 @@ def setting_at_fault(config: DatasetConfig, report: Report) -> tuple[str, str] |
 
 
 def whole_text_line(report: Report, mendable: bool) -> str:
-    """Return what is to be said of golds that are whole texts; nothing where there are none.
+    """Return a message about golds that are whole texts; empty if there are none.
 
     Args:
-        report: of the validation.
-        mendable: whether the description's own `reference` says how a gold is found, so that `extract` can be proposed.
+        report: the result of the validation.
+        mendable: propose a value for `extract`; True if the description's `reference` says which column holds the gold.
     """
     if not report.whole_texts:
         return ""
@@ -105,7 +108,7 @@ def whole_text_line(report: Report, mendable: bool) -> str:
 
 @dataclass(slots=True)
 class Report:
-    """Result of a validation, in the order of the rows."""
+    """The result of a validation; rows are in order."""
 
     dataset: str
     split: str
@@ -122,23 +125,23 @@ class Report:
     """Rows without a gold, where the description says that there are such: each was made twice, with the same key."""
 
     def rows_as_json(self) -> Iterator[str]:
-        """Yield each failure and each remark as a line of JSON."""
+        """Yield each failure and each remark as one line of JSON."""
         for kind, rows in (("failure", self.failures), ("remark", self.remarks)):
             for one in rows:
                 yield json.dumps({"kind": kind, "source": self.source, **asdict(one), "row": one.row + 1}, ensure_ascii=False)
 
     @property
     def passed(self) -> int:
-        """How many golds score the maximum."""
+        """Number of golds that score the maximum."""
         return self.rows - self.without_gold - len(self.failures)
 
 
 def validate(dataset: PromptDataset, grader: Grader, on_row: Callable[[int], None] = lambda done: None) -> Report:
-    """Score each row's gold and list the rows where it does not get the maximum.
+    """Grade each row's own gold; return a report of the rows whose gold does not score the maximum.
 
     Args:
         dataset: the rows.
-        grader: one that holds the data set's environment.
+        grader: a grader that has the data set's environment.
         on_row: called with the number of rows done, for a progress bar.
     """
     environment = dataset.environment

@@ -24,7 +24,7 @@ MAX_VALUES = 100_000
 
 @dataclass(frozen=True)
 class Document:
-    """Fields, and where each was set."""
+    """The fields of a YAML document, with the file and line of each."""
 
     name: str
     """Of the file, or of what else the fields come from."""
@@ -33,9 +33,9 @@ class Document:
     """Of each field that was set: `file:line`, or the override of the command line."""
 
     def place(self, loc: Sequence[int | str]) -> str:
-        """Return where a field was set, or the nearest enclosing one; parts that lead to no field are skipped.
+        """Return the place where the field at the path `loc` was set, or that of the nearest enclosing field.
 
-        Pydantic puts names of the alternatives that it tried into the way to a field.
+        Parts of `loc` that lead to no field are skipped, because pydantic adds the names of the alternatives that it tried.
         """
         around: Loc = ()
         for part in loc:
@@ -45,19 +45,19 @@ class Document:
 
 
 def read_document(path: str | os.PathLike[str]) -> Document:
-    """Read a YAML file of the user's.
+    """Return the fields of a user's YAML file.
 
     Raises:
-        UsageError: as `text_of` and `parse`.
+        UsageError: the file cannot be read (see `text_of`), or is not a YAML mapping (see `parse`).
     """
     return parse(text_of(path), str(path))
 
 
 def text_of(path: str | os.PathLike[str]) -> str:
-    """Return the text of a YAML file of the user's.
+    """Return the text of a user's YAML file.
 
     Raises:
-        UsageError: there is no such file, it is longer than a description is, or it is not UTF-8.
+        UsageError: there is no such file, it is too long for a description, or it is not UTF-8.
     """
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
         raise UsageError(f"cannot read {path}: it is no regular file")
@@ -76,15 +76,15 @@ def text_of(path: str | os.PathLike[str]) -> str:
 
 
 def parse(text: str, name: str, example: str = "`name: value`") -> Document:
-    """Return the fields that a text holds.
+    """Return the fields in `text`, with the line of each.
 
     Args:
-        text: YAML.
-        name: of the file, for messages.
-        example: what to name where the text holds no mapping.
+        text: the YAML text.
+        name: name of the file, for messages.
+        example: the fields to suggest in a message if `text` is not a mapping.
 
     Raises:
-        UsageError: it is not YAML, a key stands twice, or it is no mapping; the message names file and line.
+        UsageError: `text` is not YAML or not a mapping, or a key occurs twice; the message names file and line.
     """
     data, tree = _value(text, name, lambda line: f"{name}:{line}")
     if not isinstance(data, dict):
@@ -98,36 +98,36 @@ def parse(text: str, name: str, example: str = "`name: value`") -> Document:
 
 
 def value_of(text: str, name: str) -> Any:
-    """Return the value of a one-line YAML text: fields, a list, or one value.
+    """Return the value of a one-line YAML text: a mapping, a list or a single value; `name` is used in messages.
 
     Raises:
-        UsageError: it is not YAML, or a key stands twice.
+        UsageError: `text` is not YAML, or a key occurs twice.
     """
     return _value(text, name, lambda _: name)[0]
 
 
 def read(text: str, name: str, model: type[M], example: str) -> M:
-    """Return the description that a text holds: `parse`, then `checked`.
+    """Parse the YAML in `text` and return it validated as `model`; for the other arguments see `parse`.
 
     Raises:
-        UsageError: as these.
+        UsageError: `text` is not YAML, or does not fit `model`; the message names file, line and field.
     """
     document = parse(text, name, example)
     return checked(model, document.fields, document)
 
 
 def checked(model: type[M], fields: Mapping[str, Any], document: Document, loc: Loc = (), what: str = "") -> M:
-    """Validate a part of a document.
+    """Return `fields`, a part of a document, validated as `model`.
 
     Args:
-        model: what the part must be.
+        model: the model that the part must fit.
         fields: the part.
-        document: where it stands, for messages.
-        loc: where in the document.
-        what: the part is, such as `stage 'sft'`; nothing where it is all of the document.
+        document: the whole document, which gives the lines for messages.
+        loc: path of the part in the document.
+        what: description of the part for messages, such as `stage 'sft'`; empty if it is the whole document.
 
     Raises:
-        UsageError: one line that names the file, the line, the field, what was expected and what was given.
+        UsageError: the part does not fit; one line names the file, the line, the field, what was expected and what was given.
     """
     try:
         return model.model_validate(dict(fields))
@@ -216,7 +216,7 @@ def _lines(node: Any, loc: Loc) -> Iterator[tuple[Loc, int]]:
 
 
 def node_at(text: str, path: Sequence[str]) -> Any:
-    """Return the YAML node of the field at a path, with its marks; None where there is none."""
+    """Return the YAML node of the field at `path`, with its position in the text; None if there is no such field."""
     node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     for part in path:
         if not isinstance(node, yaml.MappingNode):

@@ -15,7 +15,7 @@ Test = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AdaptedRow:
-    """Result of an adapter: the reference, the task's id and texts for the prompt."""
+    """The result of an adapter: the reference, the task's id and the texts for the prompt."""
 
     reference: Mapping[str, Any]
     """Fields of the environment's reference."""
@@ -27,7 +27,7 @@ class AdaptedRow:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A published row layout: the columns it needs, and how they become a reference."""
+    """A published row layout: the columns it needs, and the function that makes a reference from a row."""
 
     convert: Callable[[RawRow, str], AdaptedRow]
     """(row, programming language) -> AdaptedRow.
@@ -44,10 +44,10 @@ class Adapter:
 
 
 def parse_json(text: str, column: str) -> Any:
-    """Return the JSON value in a column's text.
+    """Return the JSON value in `text`, the value of `column`.
 
     Raises:
-        FieldProblem: it is not JSON, or nested or sized beyond what Python reads.
+        FieldProblem: `text` is not JSON, is nested too deeply, or has a number too long for Python to read.
     """
     try:
         return json.loads(text)
@@ -56,7 +56,7 @@ def parse_json(text: str, column: str) -> Any:
 
 
 def parse_object(text: str, column: str) -> RawRow:
-    """Return the JSON object in a column's text; FieldProblem for anything else."""
+    """Return the JSON object in `text`, the value of `column`. Raise FieldProblem if it holds anything else."""
     value = parse_json(text, column)
     if not isinstance(value, dict):
         raise FieldProblem(column, f"holds JSON that is {type(value).__name__}; expected an object")
@@ -64,7 +64,7 @@ def parse_object(text: str, column: str) -> RawRow:
 
 
 def texts(value: Any, column: str) -> list[str]:
-    """Return a list of text as it is; FieldProblem for anything else."""
+    """Return `value` unchanged if it is a list of strings; raise FieldProblem otherwise."""
     if not isinstance(value, list):
         raise FieldProblem(column, f"{describe(value)}; expected a list of text")
     for place, item in enumerate(value):
@@ -74,7 +74,7 @@ def texts(value: Any, column: str) -> list[str]:
 
 
 def text_at(row: RawRow, path: str) -> str:
-    """Return the text at a path; FieldProblem where there is none."""
+    """Return the text at `path` in `row`; raise FieldProblem if there is none."""
     value = find(row, path)
     if not isinstance(value, str):
         raise FieldProblem(path, f"{describe(value)}; expected text")
@@ -82,7 +82,7 @@ def text_at(row: RawRow, path: str) -> str:
 
 
 def pairs(inputs: Any, outputs: Any, column: str, names: tuple[str, str] = ("inputs", "outputs")) -> list[tuple[Any, Any]]:
-    """Pair two lists of equal length; FieldProblem where they are not that."""
+    """Return the pairs (input, output) of two lists; raise FieldProblem if they are not lists of equal length."""
     for name, value in zip(names, (inputs, outputs), strict=True):
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise FieldProblem(f"{column}.{name}", f"{describe(value)}; expected a list")
@@ -92,14 +92,14 @@ def pairs(inputs: Any, outputs: Any, column: str, names: tuple[str, str] = ("inp
 
 
 def some(tests: list[Test], column: str) -> list[Test]:
-    """Return the tests; FieldProblem where there are none, for then every program would pass."""
+    """Return `tests`; raise FieldProblem if there are none, because every program would then pass."""
     if not tests:
         raise FieldProblem(column, "holds no tests: every program would pass")
     return tests
 
 
 def stdio(stdin: Any, stdout: Any, column: str) -> Test:
-    """Make a stdin/stdout test. Some sandboxfusion split a text into a list of its lines."""
+    """Return a stdin/stdout test. Some of SandboxFusion's rows hold a text as the list of its lines, which are joined."""
     both = []
     for name, value in (("input", stdin), ("output", stdout)):
         joined = "\n".join(value) if isinstance(value, list) and all(isinstance(line, str) for line in value) else value
@@ -110,5 +110,5 @@ def stdio(stdin: Any, stdout: Any, column: str) -> Test:
 
 
 def without_empty(reference: dict[str, Any]) -> dict[str, Any]:
-    """Drop the optional fields that hold nothing."""
+    """Return `reference` without the optional fields that are empty."""
     return {name: value for name, value in reference.items() if value not in (None, "", {}) or name == "tests"}

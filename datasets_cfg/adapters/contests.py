@@ -41,7 +41,7 @@ _REAL = re.compile(r"(?<![\w.])[0-9]+\.[0-9]+(?![\w.])")
 
 
 def policy(tests: Sequence[Test]) -> dict[str, float]:
-    """Return the tolerance, where some expected answer holds a real number."""
+    """Return a tolerance for real numbers if any expected answer of `tests` holds one, else an empty dictionary."""
     waiting: list[Any] = [test["stdout"] if test["type"] == "stdio" else test["expected"] for test in tests]
     while waiting:
         value = waiting.pop()
@@ -65,7 +65,10 @@ def _form(name: str | None, starter: str) -> dict[str, str]:
 
 
 def apps(row: RawRow, language: str) -> AdaptedRow:
-    """`input_output` holds inputs, outputs and, for function tasks, fn_name; `solutions` is a JSON list."""
+    """Return the task in `row`, a row in the layout of APPS.
+
+    `input_output` holds inputs, outputs and, for function tasks, fn_name; `solutions` is a JSON list.
+    """
     data = parse_object(row["input_output"], "input_output")
     cases = pairs(data.get("inputs"), data.get("outputs"), "input_output")
     name, starter = data.get("fn_name"), row.get("starter_code") or ""
@@ -87,7 +90,7 @@ def apps(row: RawRow, language: str) -> AdaptedRow:
 
 
 def taco(row: RawRow, language: str) -> AdaptedRow:
-    """The layout of APPS without a number: the task is called by the hash of its question."""
+    """Return the task in `row`, a row of TACO: the layout of APPS without `problem_id`, so its id is a hash of its question."""
     return apps({**row, "problem_id": sha256_hex(row["question"])[:12]}, language)
 
 
@@ -95,7 +98,10 @@ _SOLUTION_LANGUAGES: dict[str, tuple[object, ...]] = {"python": (3, "PYTHON3"), 
 
 
 def code_contests(row: RawRow, language: str) -> AdaptedRow:
-    """Three sets of tests, each an object of two lists; limits as the contest set them."""
+    """Return the task in `row`, a row of CodeContests.
+
+    The row has three columns of tests, each an object with a list of inputs and a list of outputs, and the contest's limits.
+    """
     for column in ("input_file", "output_file"):
         if row.get(column):
             raise FieldProblem(column, f"is {row[column]!r}; problems that use files instead of stdin and stdout are not run")
@@ -135,7 +141,10 @@ def _limits(row: RawRow, language: str) -> dict[str, float]:
 
 
 def livecodebench(row: RawRow, language: str) -> AdaptedRow:
-    """Public tests are JSON, hidden ones JSON or packed; for function tasks `metadata` names the function."""
+    """Return the task in `row`, a row of LiveCodeBench.
+
+    Public tests are JSON, hidden ones JSON or packed; for function tasks, `metadata` holds the function's name.
+    """
     name = find(parse_object(row["metadata"], "metadata"), "func_name") if row["metadata"] else None
     name = name if isinstance(name, str) else None
     tests: list[Test] = []
@@ -170,7 +179,7 @@ def _case(case: RawRow, name: str | None, column: str) -> Test:
 
 
 def call_by_lines(name: str, given: str, wanted: str, column: str) -> Test:
-    """Make a call test of arguments written as JSON, one a line."""
+    """Return a test that calls function `name` with the arguments `given`, one JSON value per line, and expects `wanted`."""
     args = [parse_json(line, column) for line in given.split("\n")]
     return {"type": "call", "function": name, "args": args, "expected": parse_json(wanted, column)}
 

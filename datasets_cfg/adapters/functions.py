@@ -16,7 +16,10 @@ def _python_only(language: str, shape: str) -> None:
 
 
 def humaneval(row: RawRow, language: str) -> AdaptedRow:
-    """`check(candidate)` in `test`; the prompt's own helpers belong to the test side."""
+    """Return the task in `row`, a row of HumanEval.
+
+    Its `test` defines `check(candidate)`; helper functions in the prompt are made available to the tests.
+    """
     _python_only(language, "humaneval")
     test = {"type": "assert", "code": row["test"], "entry_point": row["entry_point"]}
     reference = {
@@ -32,15 +35,15 @@ def humaneval(row: RawRow, language: str) -> AdaptedRow:
 def asserts(
     row: RawRow, tests: Sequence[str], solution: str, language: str, *, imports: str = "", before: str = ""
 ) -> AdaptedRow:
-    """MBPP: one assert a test. The prompt shows them, for they name the function.
+    """Return the task in `row`, a row of MBPP, with one test per assert. The prompt shows the asserts, which name the function.
 
     Args:
-        row: whose id is under task_id or id.
+        row: the row, whose id is in `task_id` or `id`.
         tests: the asserts.
         solution: the reference program.
         language: must be Python.
-        imports: what the tests import.
-        before: code that prepares the tests with the program's own names, so that it is part of each.
+        imports: import statements that the tests need.
+        before: setup code that uses the program's names, and is therefore made part of each test.
     """
     _python_only(language, "mbpp")
     entry = _hides_builtin(solution, tests)
@@ -64,25 +67,37 @@ def _hides_builtin(solution: str, tests: Sequence[str]) -> dict[str, str]:
 
 
 def mbpp(row: RawRow, language: str) -> AdaptedRow:
-    """The full set. `challenge_test_list` is left out: the reference programs do not all pass it."""
+    """Return the task in `row`, a row of the full MBPP.
+
+    `challenge_test_list` is left out, because some reference programs do not pass it.
+    """
     return asserts(row, texts(row["test_list"], "test_list"), row["code"], language, before=row["test_setup_code"])
 
 
 def mbpp_sanitized(row: RawRow, language: str) -> AdaptedRow:
-    """The hand-verified subset: imports in place of setup code, and the text is called `prompt`."""
+    """Return the task in `row`, a row of MBPP's hand-verified subset.
+
+    It has imports in place of setup code, and its text is in `prompt`.
+    """
     imports = "\n".join(texts(row["test_imports"], "test_imports"))
     return asserts(row, texts(row["test_list"], "test_list"), row["code"], language, imports=imports)
 
 
 def mbpp_plus(row: RawRow, language: str) -> AdaptedRow:
-    """MBPP with EvalPlus's tests: one script in `test`. The prompt shows the three asserts that MBPP has."""
+    """Return the task in `row`, a row of MBPP with EvalPlus's tests, which are one script in `test`.
+
+    The prompt shows the three asserts of MBPP.
+    """
     shown = asserts(row, texts(row["test_list"], "test_list"), row["code"], language)
     test = {"type": "assert", "code": row["test"]}
     return AdaptedRow({**shown.reference, "tests": [test]}, shown.task_id, shown.prompt_texts)
 
 
 def bigcodebench(row: RawRow, language: str) -> AdaptedRow:
-    """`unittest` code that calls `entry_point`; the solution continues `code_prompt`."""
+    """Return the task in `row`, a row of BigCodeBench.
+
+    Its tests are `unittest` code that calls `entry_point`; its solution continues `code_prompt`.
+    """
     _python_only(language, "bigcodebench")
     reference = {
         "language": language,

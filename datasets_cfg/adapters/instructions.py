@@ -66,7 +66,10 @@ _FUNCTIONS: Mapping[str, tuple[str, Callable[[Arguments], Arguments]]] = {
 
 
 def rlvr_ifeval(row: RawRow, language: str) -> AdaptedRow:
-    """`ground_truth` is JSON with func_name and its arguments; the request is the user's last message."""
+    """Return the task in `row`, a row of RLVR-IFeval.
+
+    `ground_truth` is JSON with func_name and its arguments; the request is the last message.
+    """
     asked = parse_object(row["ground_truth"], "ground_truth")
     name = text_at({"ground_truth": asked}, "ground_truth.func_name")
     if name not in _FUNCTIONS:

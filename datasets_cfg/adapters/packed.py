@@ -23,10 +23,10 @@ _PROTOCOLS = (4, 5)
 
 
 def unpack(text: str, column: str) -> Value:
-    """Return the text, or the object of texts, inside a packed column.
+    """Return the text, or the object of texts, that is packed in `text`, the value of `column`.
 
     Raises:
-        FieldProblem: it is not base64, not zlib, too large, or a pickle of anything else.
+        FieldProblem: `text` is not zlib data in base64, is too large, or holds a pickle of anything else.
     """
     try:
         packed = base64.b64decode(text, validate=True)
@@ -44,10 +44,10 @@ def unpack(text: str, column: str) -> Value:
 
 
 def read_pickled_text(data: bytes) -> Value:
-    """Return the text, or the object of texts, that a pickle of protocol 4 or 5 holds.
+    """Return the text, or the object of texts, in a pickle of protocol 4 or 5, without running the pickle.
 
     Raises:
-        ValueError: any other opcode, a length past the end, or bytes left over.
+        ValueError: the pickle has any other opcode, a length past its end, or bytes left over.
     """
     stack: list[Value] = []
     place = 0

@@ -21,7 +21,10 @@ def _choice(task_id: str, choices: Sequence[str], right: int) -> AdaptedRow:
 
 
 def gpqa(row: RawRow, language: str) -> AdaptedRow:
-    """One right and three wrong answers, each in a column; put in an order that the hash of the question decides."""
+    """Return the task in `row`, a row of GPQA.
+
+    The right answer and three wrong ones have a column each; their order is determined by a hash of the question.
+    """
     right = row["Correct Answer"].strip()
     choices = [right, *(row[column].strip() for column in _WRONG)]
     choices.sort(key=lambda text: sha256_hex(f"{row['Question']}/{text}"))
@@ -29,7 +32,7 @@ def gpqa(row: RawRow, language: str) -> AdaptedRow:
 
 
 def mmlu_pro(row: RawRow, language: str) -> AdaptedRow:
-    """Up to ten options in a list, and the number of the right one from 0."""
+    """Return the task in `row`, a row of MMLU-Pro: up to ten options in a list, and the index of the right one from 0."""
     options, right = texts(row["options"], "options"), row["answer_index"]
     if not 0 <= right < len(options):
         raise FieldProblem("answer_index", f"is {right}, but there are {len(options)} options")
@@ -37,7 +40,7 @@ def mmlu_pro(row: RawRow, language: str) -> AdaptedRow:
 
 
 def lettered(row: RawRow, language: str) -> AdaptedRow:
-    """All options in one text, `A) ... B) ...`, and the letter of the right one."""
+    """Return the task in `row`, which has all options in one text, `A) ... B) ...`, and the letter of the right one."""
     pieces = _MARK.split(row["options"])
     letters, choices = pieces[1::2], [piece.strip() for piece in pieces[2::2]]
     if letters != list(string.ascii_uppercase[: len(letters)]) or len(letters) < 2:
@@ -48,7 +51,10 @@ def lettered(row: RawRow, language: str) -> AdaptedRow:
 
 
 def knights_and_knaves(row: RawRow, language: str) -> AdaptedRow:
-    """The people's names and whether each is a knight, which become the list of the knights."""
+    """Return the task in `row`, a row of Knights and Knaves; its answer is the list of knights.
+
+    The row holds everyone's name, and whether each is a knight.
+    """
     names, kinds = texts(row["names"], "names"), row["solution"]
     if len(names) != len(kinds) or not all(isinstance(kind, bool) for kind in kinds):
         raise FieldProblem("solution", f"has {len(kinds)} values; expected true or false for each of {len(names)} names")

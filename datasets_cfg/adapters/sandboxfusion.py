@@ -21,7 +21,10 @@ from verigym.datasets_cfg.fields import FieldProblem, find
 
 
 def stdio_tests(row: RawRow, language: str) -> AdaptedRow:
-    """`test` is a JSON list of {input: {stdin}, output: {stdout}}; no solutions."""
+    """Return the task in `row`, which has stdin/stdout tests.
+
+    `test` is a JSON list of {input: {stdin}, output: {stdout}}; there are no solutions.
+    """
     cases = parse_json(row["test"], "test")
     if not isinstance(cases, list):
         raise FieldProblem("test", "is not a JSON list")
@@ -32,7 +35,11 @@ def stdio_tests(row: RawRow, language: str) -> AdaptedRow:
 
 
 def livecodebench(row: RawRow, language: str) -> AdaptedRow:
-    """`test` packs an object whose input_output is APPS' JSON, function arguments one a line. The solution is a stub."""
+    """Return the task in `row`, a row of LiveCodeBench.
+
+    `test` packs an object whose `input_output` is JSON as in APPS, with function arguments one per line. The solution is only a
+    stub and is not used.
+    """
     packed = unpack(row["test"], "test")
     data = parse_object(text_at({"test": packed}, "test.input_output"), "test")
     cases = pairs(data.get("inputs"), data.get("outputs"), "test")
@@ -49,7 +56,7 @@ def livecodebench(row: RawRow, language: str) -> AdaptedRow:
 
 
 def bigcodebench(row: RawRow, language: str) -> AdaptedRow:
-    """`content` is the code to complete."""
+    """Return the task in `row`, a row of BigCodeBench; `content` is the code to complete."""
     if language != "python":
         raise FieldProblem("language", f"is {language!r}; the tests of bigcodebench are Python code")
     reference = {
@@ -62,7 +69,7 @@ def bigcodebench(row: RawRow, language: str) -> AdaptedRow:
 
 
 def mbpp(row: RawRow, language: str) -> AdaptedRow:
-    """`labels` holds the setup code and the challenge tests, which are left out."""
+    """Return the task in `row`, a row of MBPP; `labels` holds the setup code, and challenge tests that are not used."""
     before = text_at(row, "labels.test_setup_code")
     return asserts(row, texts(row["test_list"], "test_list"), row["canonical_solution"], language, before=before)
 

@@ -18,12 +18,15 @@ _COMMENT = re.compile(r"/-[-!]?(.*)-/", re.DOTALL)
 
 
 def statement(row: RawRow, language: str) -> AdaptedRow:
-    """header, formal_statement, and the problem in words as a comment (informal_prefix) or plain (informal_statement)."""
+    """Return the task in `row`, which has a Lean statement in the columns `header` and `formal_statement`.
+
+    The problem in words is in `informal_prefix` (a comment) or `informal_statement` (plain text).
+    """
     return _adapted(_split(row.get("header") or "", row["formal_statement"], "formal_statement"), _informal(row))
 
 
 def proved(row: RawRow, language: str) -> AdaptedRow:
-    """A statement that ends in `:=` or `:= by`, and the proof that follows it in formal_proof."""
+    """Return the task in `row`, which has a Lean statement ending in `:=` or `:= by`, and its proof in `formal_proof`."""
     parts = _split(row.get("header") or "", row["formal_statement"], "formal_statement")
     adapted = _adapted(parts, _informal(row))
     opening = parts.tail.strip().removeprefix(":=").strip()
@@ -36,7 +39,7 @@ def proved(row: RawRow, language: str) -> AdaptedRow:
 
 
 def file(row: RawRow, language: str) -> AdaptedRow:
-    """A whole file, as `lean_files` makes a row of it: all that stands before its last declaration is the header."""
+    """Return the task in `row`, a whole Lean file from `lean_files`; the text before its last declaration is the header."""
     return _adapted(_split("", row["text"], "text"), "")
 
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a command's exit code says. A run stopped by a signal ends with 128 plus the signal's number, as in shells."""
+    """The exit codes of commands. A run stopped by a signal ends with 128 plus the signal's number, as in shells."""
 
     OK = 0
     FAILED = 1

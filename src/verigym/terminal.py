@@ -6,10 +6,10 @@ import sys
 
 
 def printable(text: str) -> str:
-    """Return one line that is safe on a terminal: what data holds must neither move the cursor nor fail to encode."""
+    """Return `text` as one line that is safe on a terminal: non-printable characters become hexadecimal escapes."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def complain(message: str, kind: str = "error") -> None:
-    """Print one line on standard error."""
+    """Print `message` to standard error as one line that begins with `kind`."""
     print(f"{kind}: {printable(message)}", file=sys.stderr)

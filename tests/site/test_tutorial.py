@@ -30,5 +30,6 @@ def test_the_parts_that_the_tutorial_shows_are_those_of_the_files(tmp_path: Path
     _, _, written = make_package("backwards", "file", tmp_path)
     texts = [path.read_text() for path in written]
     parts = [block.text for block in blocks("tutorial.md") if block.language == "python"]
-    assert len(parts) == 2 and parts[0] in texts[0]
-    assert all(line.strip() in texts[2] for line in parts[1].splitlines())
+    assert len(parts) == 2
+    for part, text in zip(parts, (texts[0], texts[2]), strict=True):
+        assert all(line.strip() in text for line in part.splitlines()), part

@@ -20,7 +20,7 @@ from verigym.envs.extras import need
 
 
 class Rollout:
-    """Called with a model of ART's and a row; made by `rollout`."""
+    """An async rollout function, called with one of ART's models and a row; made by `rollout`."""
 
     def __init__(self, scorer: Scorer, episodes: Episodes, theirs: ModuleType, sampling: Mapping[str, Any]) -> None:
         self.scorer, self._episodes, self._theirs, self._sampling = scorer, episodes, theirs, sampling
@@ -102,19 +102,19 @@ def rollout(
     stop_after: int | None = 64,
     **settings: Any,
 ) -> Rollout:
-    """Return an async function of an ART model and a row.
+    """Return an async function of an ART model and a row; it plays the row's task and returns the trajectory with its reward.
 
     Args:
-        what: as `open_sources` takes it.
-        columns: field of the reference -> column, for rows without a `verigym` column.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it.
+        columns: maps each field of the reference to the row's column that holds it; for rows without a `verigym` column.
         sampling: arguments of `chat.completions.create`, such as `max_completion_tokens`.
-        max_turns: turns of the model in an episode, at most.
-        turn_timeout_s: wall time that a session may take to answer a turn.
-        stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
-        settings: of the `Grader` and of `open_sources`.
+        max_turns: maximum number of model turns in an episode.
+        turn_timeout_s: wall time in seconds that a session may take to answer one turn.
+        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
-        UsageError: as `Scorer`, or ART is not installed.
+        UsageError: `Scorer` refuses an argument, or ART is not installed.
     """
     theirs = need("art", "a rollout of ART")
     scorer = Scorer(what, columns=columns, stop_after=stop_after, **settings)

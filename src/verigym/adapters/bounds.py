@@ -8,10 +8,10 @@ ROUNDING = 1e-9
 
 
 def bounded_sum(total: float, low: float, high: float) -> float:
-    """Return a sum of rewards; one that rounding has put beside a bound is the bound.
+    """Return `total`, or the bound `low` or `high` if `total` differs from it only by rounding.
 
     Raises:
-        EnvironmentFailure: the sum is outside of the range.
+        EnvironmentFailure: `total` is outside the range from `low` to `high`.
     """
     if not low - ROUNDING <= total <= high + ROUNDING:
         raise EnvironmentFailure(

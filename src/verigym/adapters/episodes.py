@@ -26,15 +26,15 @@ from verigym.envs.tools.call_formats import DEFAULT, CallFormat
 
 
 class Episodes:
-    """Opens the episodes of a scorer's tasks. Worker processes start with the first one that needs them.
+    """Opens episodes of a scorer's tasks. The worker processes start when the first episode needs them.
 
     Args:
-        scorer: gives the tasks and judges them.
-        max_turns: the assistant's turns in an episode, at most; None where the trainer ends episodes itself.
-        turn_timeout_s: wall time that a session may take to open or to answer a turn.
+        scorer: provides the tasks and grades them.
+        max_turns: maximum number of model turns in an episode; None if the trainer ends episodes itself.
+        turn_timeout_s: wall time in seconds that a session may take to open or to answer one turn.
 
     Raises:
-        UsageError: an argument does not fit.
+        UsageError: an argument is invalid.
     """
 
     def __init__(self, scorer: Scorer, *, max_turns: int | None = 8, turn_timeout_s: float = 30.0) -> None:
@@ -49,15 +49,15 @@ class Episodes:
 
     @property
     def playing(self) -> Mapping[str, Environment]:
-        """The environments with episodes of several turns, by label."""
+        """The environments that have episodes of several turns, by label."""
         return {label: self.scorer.sources.environments[label] for label in self._pool_of}
 
     def open(self, task: tuple[str, Prompt], seed: str) -> PlayedEpisode:
-        """Begin an episode of a task.
+        """Return a new episode of `task`.
 
         Args:
-            task: from the scorer.
-            seed: names the episode; randomness of its session is keyed by it.
+            task: the label and prompt, from `Scorer.task`.
+            seed: identifies the episode; all randomness of its session is derived from it.
 
         Raises:
             UsageError: the worker processes can never start.
@@ -68,7 +68,7 @@ class Episodes:
         return PlayedEpisode(task, live, self.max_turns)
 
     def next_seed(self, prompt: Prompt) -> str:
-        """Return the seed of the next episode of a task: its own for each, in each process of the trainer."""
+        """Return the seed for the next episode of `prompt`; it differs for every episode and every process of the trainer."""
         self._opened[prompt.key] += 1
         return f"{prompt.key}/{os.environ.get('RANK', '0')}/{self._opened[prompt.key]}"
 
@@ -79,7 +79,7 @@ class Episodes:
 
 
 class PlayedEpisode:
-    """One episode, made by `Episodes.open`: turns until `over`, then `completion`."""
+    """One episode, made by `Episodes.open`: call `turn` until `over` is true, then read `completion`."""
 
     def __init__(self, task: tuple[str, Prompt], live: Episode | None, max_turns: int | None) -> None:
         self.task = task
@@ -91,19 +91,19 @@ class PlayedEpisode:
 
     @property
     def over(self) -> bool:
-        """Whether no turn follows."""
+        """True once the episode has ended and no further turn is accepted."""
         return self._reason is not None
 
     @property
     def turns(self) -> int:
-        """Turns of the model so far."""
+        """Number of turns that the model has taken so far."""
         return self._transcript.written
 
     def turn(self, text: str) -> Sequence[Message]:
-        """Give a text of the model, and return what it reads next; nothing where the episode is over.
+        """Play `text` as the model's next turn; return the messages it reads next, or nothing if the episode is now over.
 
         Raises:
-            UsageError: the episode is over.
+            UsageError: the episode was already over.
         """
         future = self._asked(text)
         ending = None if future is None else self._taken(future)
@@ -113,7 +113,7 @@ class PlayedEpisode:
         return ()
 
     async def aturn(self, text: str) -> Sequence[Message]:
-        """As `turn`, without blocking the event loop."""
+        """Do the same as `turn` without blocking the event loop."""
         future = self._asked(text)
         await _settled(future)
         ending = None if future is None else self._taken(future)
@@ -124,33 +124,33 @@ class PlayedEpisode:
         return ()
 
     def end(self, reason: FinishReason, text: str | None = None) -> None:
-        """End the episode from the trainer's side.
+        """End the episode at the trainer's request.
 
         Args:
-            reason: such as `length`, where a turn was cut off and is not answered.
-            text: of the last turn, if the session is not to answer it.
+            reason: why it ends; `length`, for example, if the last turn was cut off and gets no reply.
+            text: the last turn's text, if the session is not to reply to it.
 
         Raises:
-            UsageError: the episode is over.
+            UsageError: the episode was already over.
         """
         if (ending := self._closing(reason, text)) is not None:
             self._ended(ending)
 
     async def aend(self, reason: FinishReason, text: str | None = None) -> None:
-        """As `end`, without blocking the event loop."""
+        """Do the same as `end` without blocking the event loop."""
         ending = self._closing(reason, text)
         await _settled(ending)
         if ending is not None:
             self._ended(ending)
 
     def completion(self, token_ids: Sequence[int] | None = None) -> Completion:
-        """Return what is judged.
+        """Return the finished episode as the completion that is graded.
 
         Args:
-            token_ids: those that the model wrote, where the trainer knows them.
+            token_ids: the tokens that the model wrote, if the trainer knows them.
 
         Raises:
-            UsageError: the episode goes on.
+            UsageError: the episode is not over yet.
         """
         if self._reason is None:
             raise UsageError("the episode goes on: give turns until it is over, or end it")
@@ -227,19 +227,24 @@ async def _settled(future: Future[Any] | None) -> None:
 
 
 def written_calls(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """Return calls that a trainer has read out of the model's turn, by name and arguments, as a session reads them.
+    """Return `calls`, pairs of tool name and arguments that a trainer has parsed, as text in the format that sessions parse.
 
-    What else the turn says is left out: an unclosed tag in it would hide the calls, and the last turn alone is judged.
+    The rest of the model's turn is left out: an unclosed tag in it would hide the calls, and only the last turn is graded.
     """
     written = (json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls)
     return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in written)
 
 
 def refuse_other_formats(label: str, environment: Environment, who: str) -> None:
-    """Refuse an environment whose sessions read calls in another format than `written_calls` writes.
+    """Raise if `environment` parses tool calls in any format other than that of `written_calls`.
+
+    Args:
+        label: the source's label, for the message.
+        environment: the environment to check.
+        who: the trainer that parses the calls itself, for the message.
 
     Raises:
-        UsageError: its option `calls` is another.
+        UsageError: the environment's option `calls` names another format.
     """
     for calls in call_formats(environment):
         if calls.identity != DEFAULT:
@@ -247,7 +252,7 @@ def refuse_other_formats(label: str, environment: Environment, who: str) -> None
 
 
 def call_formats(environment: object) -> Iterator[CallFormat]:
-    """Yield the formats in which an environment, or a part of it, reads calls."""
+    """Yield the tool-call formats that `environment`, and each environment it is composed of, parses."""
     calls = getattr(environment, "calls", None)
     if isinstance(calls, CallFormat):
         yield calls
@@ -258,12 +263,12 @@ def call_formats(environment: object) -> Iterator[CallFormat]:
 
 
 def with_tools_told(prompt: Prompt, environment: Environment, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a task's messages with its tools in the first one, for trainers that do not hand tools to the chat template.
+    """Return `messages` with the task's tools described in the system message, for chat templates that are given no tools.
 
     Args:
-        prompt: the task.
-        environment: of the task.
-        messages: as the trainer has them.
+        prompt: the task, which names its tools.
+        environment: the environment that the task belongs to.
+        messages: the task's messages in the form that the trainer uses.
     """
     tools = prompt.metadata.get(TOOLS)
     told = [dict(message) for message in messages]

@@ -42,16 +42,16 @@ def scorer(
 ) -> inspect_ai.scorer.Scorer:
     """Return a scorer for an inspect task: `scorer=scorer("math", columns={"answer": "target"})`.
 
-    A sample's task is in its metadata: in `verigym`, as `task` and `Sources.rows` put it, or by the fields of the reference,
-    which `columns` names; `target` is the sample's target.
+    A sample's metadata holds its task: either in `verigym`, where `task` and `Sources.rows` put it, or in the fields that
+    `columns` maps to the reference. In `columns`, `target` stands for the sample's target.
 
     Args:
-        what: as `open_sources` takes it, or a scorer that is made already.
-        columns: field of the reference -> name in the sample's metadata, or `target`.
-        settings: of `Scorer`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it, or an existing `Scorer`.
+        columns: maps each field of the reference to the name in the sample's metadata, or to `target`.
+        settings: keyword arguments of `Scorer`.
 
     Raises:
-        UsageError: as `Scorer`; inspect_ai is missing.
+        UsageError: `Scorer` refuses an argument, or inspect_ai is not installed.
     """
     scoring = need("inspect_ai.scorer", WHAT)
     ours = what if isinstance(what, Scorer) else Scorer(what, columns=columns, **settings)
@@ -73,16 +73,16 @@ def scorer(
 
 
 def player(what: Scorer | Episodes) -> inspect_ai.solver.Solver:
-    """Return a solver that plays episodes: the model's texts go to the sample's session, whose replies it reads.
+    """Return a solver that plays episodes: it sends the model's texts to the sample's session and shows the model the replies.
 
-    Tools are called in the model's text, as in training, and explained in a system message; inspect's own tool calls are not
-    used. Tasks without episodes are over after one text.
+    The model calls tools in its text, as in training, and a system message explains them; inspect's own tool calls are not
+    used. A task without episodes is over after one text.
 
     Args:
-        what: the scorer of the tasks, or `Episodes` of it, which have limits of their own.
+        what: the scorer of the tasks, or `Episodes` made from one if other limits are wanted.
 
     Raises:
-        UsageError: inspect_ai is missing.
+        UsageError: inspect_ai is not installed.
     """
     solving, models = need("inspect_ai.solver", WHAT), need("inspect_ai.model", WHAT)
     episodes = what if isinstance(what, Episodes) else Episodes(what)
@@ -122,19 +122,19 @@ def task(
     options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> inspect_ai.Task:
-    """Return an inspect Task of the held-out rows of a data set, an environment or a mixture; `verigym eval` takes the same.
+    """Return an inspect Task over the held-out rows that `verigym eval` would use for the same arguments.
 
     Args:
-        what: as `open_held_out` takes it.
-        split: to evaluate, as `open_held_out` takes it.
-        count: most rows of each source; None for all.
-        max_turns: the model's turns, where tasks are episodes.
-        data_dir: folder of the local files of data sets; the hub where left out.
-        options: of the environment, where `what` is a name.
-        settings: of `Scorer`, such as `workers` and `timeout_s`.
+        what: the data set, environment or mixture, as `open_held_out` accepts it.
+        split: the split to evaluate, as `open_held_out` accepts it.
+        count: maximum number of rows per source; None for all.
+        max_turns: maximum number of model turns, for tasks that are episodes.
+        data_dir: folder with the data sets' local files; by default they are read from the Hugging Face hub.
+        options: options of the environment, if `what` is a name.
+        settings: keyword arguments of `Scorer`, such as `workers` and `timeout_s`.
 
     Raises:
-        UsageError: as `open_held_out`; there are no rows; inspect_ai is missing.
+        UsageError: `open_held_out` refuses an argument, there are no rows, or inspect_ai is not installed.
     """
     inspect, solving, models = need("inspect_ai", WHAT), need("inspect_ai.solver", WHAT), need("inspect_ai.model", WHAT)
     data = need("inspect_ai.dataset", WHAT)
@@ -171,7 +171,7 @@ def _messages(state: Any) -> Any:
 
 
 def completion_of(state: Any) -> Completion:
-    """Return what is judged: the episode that was played, or the model's last text."""
+    """Return the completion to grade from inspect's `state`: the played episode, or else the model's last text."""
     if (episode := state.store.get(EPISODE)) is not None:
         return Completion(**episode)
     return Completion(text=state.output.completion, finish_reason=REASONS.get(str(state.output.stop_reason)))

@@ -39,9 +39,10 @@ SETTINGS: Mapping[str, Any] = {"workers": 1, "start_timeout_s": 300.0}
 
 
 def over_scored(values: Sequence[float]) -> float:
-    """Return the mean of the values that are not NaN; NaN where there is none.
+    """Return the mean of `values` without the NaNs, or NaN if all are NaN.
 
-    lighteval takes the plain standard error, which NaN spoils, where a function's name has `mean` in it; else it resamples.
+    The function's name must not contain `mean`: lighteval would then compute a plain standard error, which NaN spoils, and not
+    resample.
     """
     scored = [one for one in values if not math.isnan(one)]
     return sum(scored) / len(scored) if scored else math.nan
@@ -50,18 +51,19 @@ def over_scored(values: Sequence[float]) -> float:
 def metric(
     what: SourcesLike | Sources, *, columns: Mapping[str, str | None] | None = None, **settings: Any
 ) -> lighteval.metrics.utils.metric_utils.SampleLevelMetricGrouping:
-    """Return a metric for lighteval's tasks: rewards and, under `verigym_unscored`, how many texts have none.
+    """Return a metric for lighteval's tasks: the rewards, and as `verigym_unscored` the number of texts without one.
 
-    A document's task is in its `specific`: in `verigym`, as `tasks` and `Sources.rows` put it, or by the fields of the
-    reference, which `columns` names; `gold` is the document's first gold.
+    A document's `specific` holds its task: either in `verigym`, where `tasks` and `Sources.rows` put it, or in the fields that
+    `columns` maps to the reference. In `columns`, `gold` stands for the document's first gold.
 
     Args:
-        what: as `open_sources` takes it.
-        columns: field of the reference -> name in the document's `specific`, or `gold`.
-        settings: of `Scorer`; `SETTINGS` by default.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it.
+        columns: maps each field of the reference to the name in the document's `specific`, or to `gold`.
+        settings: keyword arguments of `Scorer`; `SETTINGS` by default.
 
     Raises:
-        UsageError: as `Scorer`, an environment has episodes, which lighteval cannot play, or lighteval is missing.
+        UsageError: `Scorer` refuses an argument, an environment has episodes, which lighteval cannot play, or lighteval is not
+            installed.
     """
     utils, samples = need("lighteval.metrics.utils.metric_utils", WHAT), need("lighteval.metrics.metrics_sample", WHAT)
     scorer = Scorer(what, columns=columns, **{**SETTINGS, **settings})
@@ -108,20 +110,21 @@ def tasks(
     generation_size: int = GENERATION_TOKENS,
     **settings: Any,
 ) -> list[lighteval.tasks.lighteval_task.LightevalTaskConfig]:
-    """Return lighteval tasks of held-out rows, one for each source, for a `TASKS_TABLE`; `verigym eval` takes the same rows.
+    """Return lighteval tasks, one per source, for a `TASKS_TABLE`; their held-out rows are the ones that `verigym eval` uses.
 
     Args:
-        what: as `open_held_out` takes it.
-        folder: where the rows are written, for lighteval reads data sets from the hub or from a folder.
-        split: to evaluate, as `open_held_out` takes it.
-        count: most rows of each source; None for all.
-        data_dir: folder of the local files of data sets; the hub where left out.
-        options: of the environment, where `what` is a name.
-        generation_size: most tokens of an answer.
-        settings: of `Scorer`.
+        what: the data set, environment or mixture, as `open_held_out` accepts it.
+        folder: where the rows are written, since lighteval reads data sets only from the hub or from a folder.
+        split: the split to evaluate, as `open_held_out` accepts it.
+        count: maximum number of rows per source; None for all.
+        data_dir: folder with the data sets' local files; by default they are read from the Hugging Face hub.
+        options: options of the environment, if `what` is a name.
+        generation_size: maximum number of tokens in an answer.
+        settings: keyword arguments of `Scorer`.
 
     Raises:
-        UsageError: as `open_held_out` and `metric`; there are no rows, or a prompt has turns, which lighteval has not.
+        UsageError: `open_held_out` or `metric` refuses an argument, there are no rows, or a prompt has several turns, which
+            lighteval does not support.
     """
     tasking = need("lighteval.tasks.lighteval_task", WHAT)
     sources = open_held_out(what, split=split, count=count, data_dir=data_dir, **(options or {}))
@@ -158,7 +161,7 @@ def tasks(
 
 
 def plain_name(label: str) -> str:
-    """Return a source's label, which may be a path, as a name without what lighteval and file systems read as more."""
+    """Return `label`, which may be a path, without the characters that lighteval or a file system would interpret."""
     return (
         re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(label).stem if label.endswith((".yaml", ".yml")) else label).strip("._")
         or "tasks"
@@ -166,14 +169,14 @@ def plain_name(label: str) -> str:
 
 
 def document(row: Mapping[str, Any], task_name: str) -> Any:
-    """Return a row that `tasks` has written as lighteval's document."""
+    """Return a lighteval document made from `row`, a row that `tasks` has written."""
     made = need("lighteval.tasks.requests", WHAT).Doc
     specific = {COLUMN: row[COLUMN], "source": row["source"]}
     return made(task_name=task_name, query=row["query"], choices=[row["gold"]], gold_index=0, specific=specific)
 
 
 def query_of(prompt: Prompt) -> str:
-    """Return a prompt as one text, for lighteval has one text of the user's, before which it puts what a system says.
+    """Return `prompt` as one text: lighteval has a single user text, so a system message is put before it.
 
     Raises:
         UsageError: the prompt has several turns.

@@ -48,19 +48,19 @@ def server(
     data_dir: Path | str | None = None,
     **settings: Any,
 ) -> type[Any]:
-    """Return a class of NeMo Gym's `SimpleResourcesServer`.
+    """Return a subclass of NeMo Gym's `SimpleResourcesServer` that serves the tools of `what` and grades its tasks.
 
     Args:
-        what: as `open_sources` takes it.
-        unscored: what a completion without a reward becomes: `mask`, `stop`, `retry` or a number.
-        max_calls: calls of tools in one episode.
-        call_timeout_s: wall time that a call may take.
-        data_dir: folder of the local files of data sets; the hub where left out.
-        settings: of `Scorer`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it.
+        unscored: what to report for a completion without a reward: `mask`, `stop`, `retry` or a number.
+        max_calls: maximum number of tool calls in one episode.
+        call_timeout_s: wall time in seconds that one call may take.
+        data_dir: folder with the data sets' local files; by default they are read from the Hugging Face hub.
+        settings: keyword arguments of `Scorer`.
 
     Raises:
-        UsageError: as `Scorer`; an environment answers the model's texts, which NeMo Gym's agents do not read; a tool has the
-            name of an endpoint; or nemo_gym is missing.
+        UsageError: `Scorer` refuses an argument; an environment replies to the model's texts, which NeMo Gym's agents cannot
+            play; a tool has the name of an endpoint; or nemo_gym is not installed.
     """
     base = need("nemo_gym.base_resources_server", WHAT)
     sessions = need("nemo_gym.server_utils", WHAT).SESSION_ID_KEY
@@ -124,7 +124,7 @@ def server(
 
 
 def row_of_gym(sources: Sources, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of `Sources` as one of NeMo Gym: the prompt and the tools as the Responses API takes them, and the task."""
+    """Return `row` of `sources` in NeMo Gym's format: the task, and its prompt and tools as the Responses API expects them."""
     _, prompt = sources.task(row[COLUMN])
     asked: dict[str, Any] = {"input": [{"role": one.role, "content": one.content} for one in prompt.messages]}
     tools: Any = prompt.metadata.get(TOOLS) or ()
@@ -134,13 +134,13 @@ def row_of_gym(sources: Sources, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_rows(sources: Sources, rows: Iterable[Mapping[str, Any]], path: Path | str, agent: str = "") -> int:
-    """Write rows of `sources.rows` or `sources.held_out` as a data set of NeMo Gym; return how many.
+    """Write `rows` to `path` as a NeMo Gym data set; return how many rows were written.
 
     Args:
-        sources: that the server has, too.
-        rows: of these sources.
-        path: of the JSONL file.
-        agent: name of the agent that plays them, for `agent_ref`.
+        sources: the same sources as the server's.
+        rows: rows of `sources.rows` or `sources.held_out`.
+        path: the JSONL file to write.
+        agent: name of the agent that plays the rows, for `agent_ref`; empty to write none.
     """
     named = {"agent_ref": {"type": "responses_api_agents", "name": agent}} if agent else {}
     lines = [json.dumps({**row_of_gym(sources, row), **named}) for row in rows]
@@ -149,16 +149,16 @@ def write_rows(sources: Sources, rows: Iterable[Mapping[str, Any]], path: Path |
 
 
 class Endpoints:
-    """What the server's endpoints do, by session.
+    """The logic behind the server's endpoints. Each NeMo Gym session has at most one open episode.
 
     Args:
-        scorer: gives the tasks and judges them.
-        unscored: as `server` takes it.
-        max_calls: calls of tools in one episode.
-        call_timeout_s: wall time that a call may take.
+        scorer: provides the tasks and grades them.
+        unscored: what to report for a completion without a reward, see `server`.
+        max_calls: maximum number of tool calls in one episode.
+        call_timeout_s: wall time in seconds that one call may take.
 
     Raises:
-        UsageError: as `server`.
+        UsageError: an argument or an environment is one that `server` refuses.
     """
 
     def __init__(self, scorer: Scorer, unscored: Any, max_calls: int, call_timeout_s: float) -> None:
@@ -172,7 +172,7 @@ class Endpoints:
         self._open: dict[str, PlayedEpisode] = {}
 
     async def begin(self, session: str, cell: str) -> None:
-        """Begin an episode, where the task has tools; `cell` is the row's `verigym`."""
+        """Begin an episode for `session` if the task has tools; `cell` is the task, from the row's column `verigym`."""
         label, prompt = self._scorer.task({COLUMN: cell})
         if label not in self._episodes.playing:
             return
@@ -181,7 +181,7 @@ class Endpoints:
         self._open[session] = self._episodes.open((label, prompt), session)
 
     async def call(self, session: str, tool: str, arguments: Any) -> str:
-        """Return what the model reads of a tool."""
+        """Call `tool` with `arguments` in the episode of `session`; return its answer, or an error text for the model."""
         episode = self._open.get(session)
         if episode is None:
             return f"Error: there is no tool {tool[:64]!r} here."
@@ -193,7 +193,7 @@ class Endpoints:
         return "\n".join(one.content for one in replies) or OVER
 
     async def verdict(self, session: str, cell: str, response: Any) -> dict[str, Any]:
-        """Return the fields of a response of `/verify`."""
+        """Grade `response` to the task in `cell` (see `begin`); return the fields of the `/verify` answer, such as `reward`."""
         text, reason = answer_of(response)
         task = self._scorer.task({COLUMN: cell})
         episode = self._open.pop(session, None)
@@ -237,7 +237,7 @@ def _told(verdict: Score) -> dict[str, Any]:
 
 
 def answer_of(response: Any) -> tuple[str, FinishReason | None]:
-    """Return the text of the last message of a response of the Responses API, and what ended it."""
+    """Return the text of the last message of `response`, a Responses API object, and the reason why it ended."""
     texts = [
         "".join(part.text for part in item.content if getattr(part, "type", "") == "output_text")
         for item in response.output

@@ -36,7 +36,7 @@ SESSIONS = 64
 
 
 class Types(NamedTuple):
-    """What crosses between client and server."""
+    """The classes of the messages between client and server: actions, observations and states."""
 
     action: type[Any]
     """`text`, and `finish_reason` where the model did not end it itself."""
@@ -48,10 +48,10 @@ class Types(NamedTuple):
 
 @cache
 def types() -> Types:
-    """Return the classes of actions, observations and states.
+    """Return verigym's subclasses of OpenEnv's action, observation and state.
 
     Raises:
-        UsageError: openenv is missing.
+        UsageError: openenv is not installed.
     """
     base = need("openenv.core.env_server.types", WHAT)
 
@@ -87,18 +87,18 @@ def environment(
     turn_timeout_s: float = 30.0,
     **settings: Any,
 ) -> type[Any]:
-    """Return a class of OpenEnv's `Environment`, whose instances share the workers.
+    """Return a subclass of OpenEnv's `Environment`, whose instances share one set of worker processes.
 
     Args:
-        what: as `open_sources` takes it.
-        rows: of the split `train`; the split `test` has as many held-out ones as `eval_count` says.
-        data_dir: folder of the local files of data sets; the hub where left out.
-        max_turns: the model's turns of an episode.
-        turn_timeout_s: wall time that a session may take to answer a turn.
-        settings: of `Scorer`: the Grader's, and those of `open_sources`, such as `eval_split` and `eval_count`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it.
+        rows: number of tasks in the split `train`; `eval_count` sets the number of held-out tasks in the split `test`.
+        data_dir: folder with the data sets' local files; by default they are read from the Hugging Face hub.
+        max_turns: maximum number of model turns in an episode.
+        turn_timeout_s: wall time in seconds that a session may take to answer one turn.
+        settings: keyword arguments of `Scorer`, including those of `open_sources`, such as `eval_split` and `eval_count`.
 
     Raises:
-        UsageError: as `Scorer`, or openenv is missing.
+        UsageError: `Scorer` refuses an argument, or openenv is not installed.
     """
     interfaces, (_, observation_type, state_type) = need("openenv.core.env_server.interfaces", WHAT), types()
     scorer = Scorer(what, data_dir=data_dir, **settings)
@@ -161,16 +161,16 @@ def environment(
 def app(
     what: SourcesLike | Sources, *, max_concurrent_envs: int = SESSIONS, name: str = "verigym", **settings: Any
 ) -> fastapi.FastAPI:
-    """Return OpenEnv's server of our sources.
+    """Return an OpenEnv server application that serves the tasks of `what`.
 
     Args:
-        what: as `open_sources` takes it.
-        max_concurrent_envs: clients at a time.
-        name: of the environment.
-        settings: of `environment`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it.
+        max_concurrent_envs: maximum number of clients at the same time.
+        name: name of the environment that OpenEnv reports.
+        settings: keyword arguments of `environment`.
 
     Raises:
-        UsageError: as `environment`.
+        UsageError: `environment` refuses an argument.
     """
     made, (action_type, observation_type, state_type) = environment(what, **settings), types()
     server = need("openenv.core.env_server.http_server", WHAT)
@@ -181,14 +181,14 @@ def app(
 
 
 def client(base_url: str, **settings: Any) -> Any:
-    """Return OpenEnv's client of such a server, with our classes: `async with`, or `.sync()` of it.
+    """Return an OpenEnv client for a server made by `app`; use it with `async with`, or call its `.sync()`.
 
     Args:
-        base_url: of the server.
-        settings: of OpenEnv's `EnvClient`.
+        base_url: the server's URL.
+        settings: keyword arguments of OpenEnv's `EnvClient`.
 
     Raises:
-        UsageError: openenv is missing.
+        UsageError: openenv is not installed.
     """
     core, results = need("openenv.core.env_client", WHAT), need("openenv.core.client_types", WHAT)
     action_type, observation_type, state_type = types()
@@ -213,11 +213,11 @@ def client(base_url: str, **settings: Any) -> Any:
 
 
 class Game:
-    """The episode of one client.
+    """The episode that one client plays.
 
     Args:
-        episodes: opens them.
-        tasks: the server's.
+        episodes: opens the episodes.
+        tasks: the server's tasks.
     """
 
     def __init__(self, episodes: Episodes, tasks: Rows) -> None:
@@ -226,24 +226,24 @@ class Game:
 
     @property
     def task(self) -> tuple[str, Prompt]:
-        """Label and task of the episode."""
+        """The source's label and the prompt of the episode's task."""
         return self._going().task
 
     def begin(
         self, seed: int | None, episode_id: str | None, split: str = TRAIN, index: int | None = None, cell: str | None = None
     ) -> list[dict[str, Any]]:
-        """Begin an episode, and return what the model reads first.
+        """Begin an episode and return the messages that the model reads first.
 
         Args:
-            seed: picks the task where nothing else does, and names the episode.
-            episode_id: names the episode, too.
-            split: of the task.
+            seed: chooses the task if neither `index` nor `cell` is given; the episode's seed also depends on it.
+            episode_id: the client's name for the episode; the episode's seed also depends on it.
+            split: the split that the task is taken from.
             index: number of the task in its split.
             cell: the task itself, as the column `verigym` of a row holds it.
 
         Raises:
-            ValueError: there is no such task, or a cell holds none.
-            IndexError: the split has fewer tasks.
+            ValueError: there is no such split or task, or `cell` holds no task.
+            IndexError: `index` is not below the split's number of tasks.
         """
         scorer = self._episodes.scorer
         label, prompt = task = scorer.task({COLUMN: self._tasks.cell(split, index, seed) if cell is None else cell})
@@ -251,14 +251,14 @@ class Game:
         return with_tools_told(prompt, scorer.sources.environments[label], [one.model_dump() for one in prompt.messages])
 
     def take(self, text: str, reason: FinishReason | None = None) -> dict[str, Any]:
-        """Take a turn of the model, and return the fields of an observation.
+        """Play one turn of the model and return the fields of the observation that follows.
 
         Args:
             text: what the model wrote.
-            reason: what ended it: a text that was cut off is not answered.
+            reason: why the turn ended; a turn that was cut off ends the episode without a reply.
 
         Raises:
-            ValueError: no episode is going on.
+            ValueError: no episode is open, or it is over.
         """
         episode, scorer = self._going(), self._episodes.scorer
         if episode.over:
@@ -275,7 +275,7 @@ class Game:
         return {**ended, "error": error, "metadata": known}
 
     def leave(self) -> None:
-        """Give the episode up."""
+        """Drop the episode without grading it."""
         self._episode = None
 
     def _going(self) -> PlayedEpisode:
@@ -285,11 +285,11 @@ class Game:
 
 
 class Rows:
-    """The tasks of a server by number, read as far as they are asked for.
+    """The tasks of a server by number. The training tasks are read from `sources` only as far as they are requested.
 
     Args:
-        sources: of the tasks.
-        count: of the split to train on.
+        sources: where the tasks come from.
+        count: number of tasks in the training split.
 
     Raises:
         UsageError: `count` is below 1.
@@ -312,7 +312,7 @@ class Rows:
         return self._train if split == TRAIN else len(self._held_out)
 
     def cell(self, split: str, index: int | None, seed: int | None) -> str:
-        """Return a task: number `index`, or the one that the seed picks, or the next."""
+        """Return a task of `split` as JSON text: number `index`, or else one chosen by `seed`, or else the next."""
         most = self.count(split)
         if not most:
             raise UsageError(f"the split {split!r} has no tasks of its own: give reset a row, verigym=...")
@@ -322,7 +322,7 @@ class Rows:
         return cell
 
     def told(self, split: str, index: int) -> dict[str, Any]:
-        """Return a task's place, source and key."""
+        """Return the `id`, `index`, `source` and `key` of task number `index` of `split`."""
         row = self._row(split, index)
         return {"id": f"{split}-{index}", "index": index, "source": row["source"], "key": row["key"]}
 

@@ -58,14 +58,14 @@ class OpenEnvOptions(Options):
 
 
 class OpenEnvTask(Reference):
-    """What names a task to the server."""
+    """The `reset` arguments by which the server finds a task."""
 
     reset: Mapping[str, JsonValue]
     """Arguments of `reset`."""
 
 
 class OpenEnvEnvironment(BaseEnvironment[OpenEnvTask, OpenEnvOptions]):
-    """Episodes on a server of OpenEnv; their rewards are the server's."""
+    """Plays episodes on an OpenEnv server; the reward is the sum of the rewards that the server gives."""
 
     name = "openenv"
     version = "1"
@@ -75,25 +75,25 @@ class OpenEnvEnvironment(BaseEnvironment[OpenEnvTask, OpenEnvOptions]):
 
     @property
     def reward_range(self) -> tuple[float, float]:  # type: ignore[override]
-        """Floor and maximum, of the options."""
+        """The options `floor` and `maximum`."""
         return self.options.floor, self.options.maximum
 
     def check(self) -> None:
-        """Raise EnvironmentFailure where the server does not answer, UsageError where openenv is missing."""
+        """Raise EnvironmentFailure if the server does not answer, or UsageError if openenv is not installed."""
         need("openenv.core.generic_client", WHAT)
         self.action_fields()
 
     def action_fields(self) -> tuple[str, Sequence[str]]:
-        """Return the field of the server's action that takes the model's text, empty where there is none, and all fields.
+        """Return the action field that takes the model's text (empty if there is none), and the names of all action fields.
 
         Raises:
             EnvironmentFailure: the server does not answer.
-            UsageError: the option `action_field` names none of them.
+            UsageError: the option `action_field` names no field of the server's action.
         """
         return _action_fields(self.options)
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Return the task that the server has for a seed, which is made of the three by hash.
+        """Return the task that the server starts for a seed derived by hash from `split`, `seed` and `index`.
 
         Raises:
             EnvironmentFailure: the server does not answer.
@@ -108,7 +108,7 @@ class OpenEnvEnvironment(BaseEnvironment[OpenEnvTask, OpenEnvOptions]):
         return self.prompt(first, reset=reset, metadata={"split": split, "index": index})
 
     def open(self, prompt: Prompt, seed: str) -> OpenEnvSession:
-        """Begin an episode. The task's own seed names it, so all samples of a prompt meet the same server.
+        """Begin an episode of `prompt`. The task's own seed resets the server, so all samples of the prompt start alike.
 
         Raises:
             EnvironmentFailure: the server does not answer, or begins another task than the prompt's.
@@ -116,7 +116,7 @@ class OpenEnvEnvironment(BaseEnvironment[OpenEnvTask, OpenEnvOptions]):
         return OpenEnvSession(self.options, prompt, self.reference(prompt))
 
     def judge(self, prompt: Prompt, reference: OpenEnvTask, completion: Completion) -> Score:
-        """Return the sum of the episode's rewards."""
+        """Return a score whose reward is the sum of the episode's rewards."""
         outcome, (low, high) = completion.outcome, self.reward_range
         if outcome is None:
             return Score.no_answer(reward=low, reason="no episode was played")
@@ -149,18 +149,18 @@ class OpenEnvSession:
 
     @property
     def tools(self) -> Sequence[ToolSpec]:
-        """None: the model acts by its texts."""
+        """An empty sequence: the model acts by writing text and has no tools."""
         return ()
 
     def read(self, text: str) -> Turn:
-        """Return the text as a turn."""
+        """Return `text` as an assistant turn."""
         return Turn(role="assistant", text=text)
 
     def respond(self, turn: Turn) -> Reply:
-        """Take a step with the model's text.
+        """Send the text of `turn` to the server as one step; return the server's observation and reward.
 
         Raises:
-            EnvironmentFailure: the server does not answer, or says that it failed.
+            EnvironmentFailure: the server does not answer, or reports an error.
         """
         action = self._client.action(turn.text)
         if isinstance(action, str):
@@ -172,7 +172,7 @@ class OpenEnvSession:
         return Reply(messages=(Message(role="user", content=said),), reward=reward)
 
     def close(self) -> Mapping[str, JsonValue]:
-        """Leave the server; return the rewards of the steps, and whether the server ended the episode."""
+        """Disconnect; return the rewards of all steps, and whether the server ended the episode."""
         self._client.close()
         return {"rewards": list(self._rewards), "done": self._done}
 

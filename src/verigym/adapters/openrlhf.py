@@ -47,21 +47,22 @@ def reward_func(
     stop_after: int | None = 64,
     **settings: Any,
 ) -> Callable[..., dict[str, Any]]:
-    """Return the function `reward_func(queries, prompts, labels)`.
+    """Return the function `reward_func(queries, prompts, labels)` that OpenRLHF calls.
 
-    It returns `rewards` and `scores` as tensors of shape (N,) and in `extra_logs` whether each is `correct`, and `unscored`:
-    whether something stands in for its reward.
+    Its result holds `rewards` and `scores`, tensors of shape (N,), and in `extra_logs` two more: `correct` is 1 for a correct
+    completion, and `unscored` is 1 where the reward is only a substitute for a missing one.
 
     Args:
-        what: as `open_sources` takes it. The rows of `Sources.rows` go with `--data.input_key prompt --data.label_key verigym`.
-        unscored: what OpenRLHF is told where there is no reward: `stop`, `retry` or a number.
-        columns: field of the reference -> `label`, for data sets whose labels are references and not tasks.
-        ends: special tokens that are taken off the end of a completion.
-        stop_after: an error is raised when so many completions in a row have got no reward; None for never.
-        settings: of the `Grader` and of `open_sources`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it. For rows of `Sources.rows`, start
+            OpenRLHF with `--data.input_key prompt --data.label_key verigym`.
+        unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
+        columns: maps a field of the reference to `label`, for data sets whose labels are references and not tasks.
+        ends: special tokens that are stripped from the end of a completion.
+        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
-        UsageError: as `Scorer` and `Always`.
+        UsageError: `Scorer` or `Always` refuses an argument.
     """
     judge = _Judge(what, unscored, columns, ends, stop_after, settings)
 
@@ -84,21 +85,21 @@ def app(
     stop_after: int | None = 64,
     **settings: Any,
 ) -> Any:
-    """Return the endpoint as an ASGI application, for `uvicorn my_module:app`: POST of query, prompts and labels to any path.
+    """Return an ASGI application for `uvicorn my_module:app`; it grades the query, prompts and labels posted to any path.
 
-    OpenRLHF asks for one completion at a time and reads numbers, so one item is answered by numbers and more by lists. An item
-    without a reward is answered by status 503, one that cannot be used by 400; both are errors there.
+    OpenRLHF sends one completion at a time and reads numbers, so the answer holds numbers for a single item and lists for
+    several. An item without a reward is answered with status 503, an invalid one with 400; OpenRLHF treats both as errors.
 
     Args:
-        what: as `open_sources` takes it.
-        unscored: as `reward_func`.
-        columns: as `reward_func`.
-        ends: as `reward_func`.
-        stop_after: as `reward_func`.
-        settings: as `reward_func`.
+        what: see `reward_func`.
+        unscored: see `reward_func`.
+        columns: see `reward_func`.
+        ends: see `reward_func`.
+        stop_after: see `reward_func`.
+        settings: see `reward_func`.
 
     Raises:
-        UsageError: as `reward_func`, or starlette is not installed.
+        UsageError: `reward_func` would refuse an argument, or starlette is not installed.
     """
     applications = need("starlette.applications", "OpenRLHF's endpoint")
     routing, responses = need("starlette.routing", "it"), need("starlette.responses", "it")
@@ -177,10 +178,10 @@ class _Judge:
 
 
 def completion_text(query: str, prompt: str, ends: Sequence[str] = ENDS) -> str:
-    """Return what the model wrote, of a query: the prompt and the completion, decoded with special tokens.
+    """Return the completion that follows `prompt` in `query`, without the special tokens `ends` at its end.
 
     Raises:
-        UsageError: the query does not begin with the prompt.
+        UsageError: `query` does not begin with `prompt`.
     """
     start = query.find(prompt, 0, len(prompt) + LONGEST_START)
     if start < 0:

@@ -31,20 +31,20 @@ GRADER_SETTINGS = tuple(name for name in inspect.signature(Grader).parameters if
 
 
 class UnscoredError(RuntimeError):
-    """A completion has no reward, and the trainer cannot leave it out."""
+    """Raised when a completion has no reward and the trainer cannot leave it out."""
 
 
 class Scorer:
-    """Scores completions of rows of any of the sources. Its worker processes start with the first.
+    """Scores completions of rows from any of the sources. The worker processes start with the first completion.
 
     Args:
-        what: as `open_sources` takes it.
-        columns: field of the reference -> column, as `reward_function` takes them, for rows without a `verigym` column.
-        stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
-        settings: of the `Grader`, such as `workers`, `timeout_s` and `cache`; the others are options of `open_sources`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it.
+        columns: maps each field of the reference to the row's column that holds it; for rows without a `verigym` column.
+        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        settings: keyword arguments of `Grader`, such as `workers`, `timeout_s` and `cache`, and of `open_sources`.
 
     Raises:
-        UsageError: as `open_sources` and `Grader`.
+        UsageError: `open_sources` or `Grader` refuses an argument.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class Scorer:
         return f"<scorer of {self.sources!r}>"
 
     def task(self, row: Mapping[str, Any], prompt: PromptLike | None = None) -> tuple[str, Prompt]:
-        """Return the label and the task of a row.
+        """Return the source's label and the prompt of `row`.
 
         Args:
-            row: with a `verigym` column, or with the fields of the reference.
+            row: a row with a `verigym` column, or with the fields of the reference.
             prompt: text or chat messages, for rows without a `verigym` column.
 
         Raises:
@@ -97,20 +97,20 @@ class Scorer:
             raise ValueError(f"{error}{self._columns.hint(str(error))}") from None
 
     def submit(self, task: tuple[str, Prompt], completion: CompletionLike) -> Future[Score]:
-        """Queue a completion of a task and return at once."""
+        """Queue `completion` of `task` for grading; return a future of its score at once."""
         label, prompt = task
         return self._graders[self._pool_of[label]].submit(prompt, completion)
 
     def score(self, task: tuple[str, Prompt], completion: CompletionLike) -> Score:
-        """Return the verdict."""
+        """Grade `completion` of `task` and return its score."""
         return self.submit(task, completion).result()
 
     async def ascore(self, task: tuple[str, Prompt], completion: CompletionLike) -> Score:
-        """Return the verdict, without blocking the event loop."""
+        """Grade `completion` of `task` and return its score, without blocking the event loop."""
         return await asyncio.wrap_future(self.submit(task, completion))
 
     def reward(self, score: Score) -> float | None:
-        """Count a verdict and return its reward; None, never 0, where there is none.
+        """Record `score` in `health` and return its reward, or None, never 0, if it has none.
 
         Raises:
             UsageError: `stop_after` completions in a row have got no reward.
@@ -133,7 +133,7 @@ class Scorer:
 
 @dataclass(frozen=True)
 class Told:
-    """What a trainer that cannot leave a completion out is told of one."""
+    """The reward that is reported for one completion to a trainer that cannot leave a completion out."""
 
     reward: float
     score: Score
@@ -143,14 +143,15 @@ class Told:
 
 
 class Always:
-    """Rewards for trainers that cannot leave a completion out: always a number, or an error.
+    """Rewards for trainers that cannot leave a completion out: each call returns a number or raises an error.
 
     Args:
-        scorer: gives the verdicts.
-        unscored: what stands in for a missing reward. There is no default, for each choice has its price.
+        scorer: grades the completions.
+        unscored: what to do about a missing reward: `stop`, `retry` or a number to report. It has no default, because each
+            choice has its price.
 
     Raises:
-        UsageError: `unscored` is none of the three.
+        UsageError: `unscored` is neither `stop`, `retry` nor a finite number.
     """
 
     def __init__(self, scorer: Scorer, unscored: Unscored) -> None:
@@ -161,15 +162,15 @@ class Always:
         self.scorer, self.unscored = scorer, unscored
 
     def reward(self, task: tuple[str, Prompt], completion: CompletionLike) -> Told:
-        """Return the reward, the verdict, and whether the reward is one.
+        """Grade `completion` of `task`; return its score and the reward to report, which may be a substitute.
 
         Raises:
-            UnscoredError: there is no reward, and `unscored` says to stop.
+            UnscoredError: there is no reward, and `unscored` is `stop`, or `retry` and the further tries failed, too.
         """
         return self.after(self.scorer.score(task, completion), task, completion)
 
     def after(self, score: Score, task: tuple[str, Prompt], completion: CompletionLike) -> Told:
-        """As `reward`, of a completion whose first verdict is known."""
+        """Do the same as `reward` for a completion whose first grading has already returned `score`."""
         for wait_s in self._waits(score, completion):
             time.sleep(wait_s)
             score = self.scorer.score(task, completion)
@@ -178,7 +179,7 @@ class Always:
         return self._told(score)
 
     async def areward(self, task: tuple[str, Prompt], completion: CompletionLike) -> Told:
-        """As `reward`, without blocking the event loop."""
+        """Do the same as `reward` without blocking the event loop."""
         score = await self.scorer.ascore(task, completion)
         for wait_s in self._waits(score, completion):
             await asyncio.sleep(wait_s)
@@ -207,6 +208,6 @@ class Always:
 
 
 def completion_of(text: str, token_ids: Any = None, finish_reason: Any = None) -> Completion:
-    """Return a completion of what trainers pass: the text, and the tokens and the reason of its end where they are known."""
+    """Return a completion with `text`, and with its tokens and finish reason if the trainer passes them."""
     ids = None if token_ids is None else tuple(int(one) for one in token_ids)
     return Completion(text=text, token_ids=ids, finish_reason=finish_reason)

@@ -30,19 +30,19 @@ def environment(
     stop_after: int | None = 64,
     **settings: Any,
 ) -> type:
-    """Return the class to register with skyrl-gym: a `BaseTextEnv`, of several turns where a source has tools or turns.
+    """Return a subclass of skyrl-gym's `BaseTextEnv` to register there; it plays several turns if a source has tools or turns.
 
     Args:
-        what: as `open_sources` takes it.
-        unscored: what SkyRL is told where there is no reward: `stop`, `retry` or a number.
-        columns: field of the reference -> column, for rows that were not made by `rows`.
-        max_turns: turns of the model in an episode, at most; by default SkyRL's `generator.max_turns`.
-        turn_timeout_s: wall time that a session may take to answer a turn.
-        stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
-        settings: of the `Grader` and of `open_sources`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it.
+        unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
+        columns: maps each field of the reference to the row's column that holds it; for rows that `rows` has not made.
+        max_turns: maximum number of model turns in an episode; by default SkyRL's `generator.max_turns`.
+        turn_timeout_s: wall time in seconds that a session may take to answer one turn.
+        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
-        UsageError: as `Scorer` and `Always`, or skyrl-gym is not installed.
+        UsageError: `Scorer` or `Always` refuses an argument, or skyrl-gym is not installed.
     """
     theirs = need("skyrl_gym.envs.base_text_env", "an environment of SkyRL")
     always = Always(Scorer(what, columns=columns, stop_after=stop_after, **settings), unscored)
@@ -95,15 +95,15 @@ def environment(
 
 
 def rows(what: SourcesLike | Sources, count: int, **options: Any) -> Iterator[dict[str, Any]]:
-    """Yield rows for SkyRL's data sets: `prompt`, `env_class`, `data_source` and the whole task.
+    """Yield `count` rows for a SkyRL data set, each with `prompt`, `env_class`, `data_source` and the whole task.
 
     Args:
-        what: as `open_sources` takes it.
-        count: how many.
-        options: of `open_sources`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it.
+        count: number of rows.
+        options: keyword arguments of `open_sources`.
 
     Raises:
-        UsageError: as `Sources.rows`.
+        UsageError: `open_sources` refuses an argument, or `Sources.rows` cannot make the rows.
     """
     for row in open_sources(what, **options).rows(count):
         yield {"prompt": row["prompt"], "env_class": NAME, "data_source": row["source"], COLUMN: row[COLUMN]}

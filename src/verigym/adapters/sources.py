@@ -39,12 +39,12 @@ SourcesLike = Environment | str | Path | Mapping[str, Any]
 
 
 class Sources:
-    """A mixture as another trainer sees it.
+    """The environments of a mixture, and its tasks as rows for another trainer or evaluator.
 
     Args:
-        environments: by label.
-        made: the sources with tasks of their own, in order; none where rows bring their references in columns.
-        seed: key of the order of rows.
+        environments: the environments by label.
+        made: the sources that have tasks of their own, in order; empty if the trainer's rows bring references in columns.
+        seed: determines the order of the rows.
     """
 
     def __init__(self, environments: Mapping[str, Environment], made: tuple[Source, ...] = (), seed: int = 0) -> None:
@@ -56,13 +56,14 @@ class Sources:
 
     @property
     def makes_rows(self) -> bool:
-        """Whether there are tasks: of a data set, or of an environment that generates them."""
+        """True if the sources have tasks of their own, from a data set or from an environment that generates them."""
         return bool(self._made)
 
     def rows(self, count: int) -> Iterator[dict[str, Any]]:
-        """Yield rows to train on, mixed by the sources' weights, in the same order each time.
+        """Yield `count` training rows, mixed by the sources' weights; every call yields them in the same order.
 
-        Each has `prompt` (chat messages), `source` (the label), `key` (the task's) and `verigym` (the whole task, JSON text).
+        Each row has `prompt` (chat messages), `source` (the label), `key` (the task's key) and `verigym` (the whole task, JSON
+        text).
 
         Raises:
             UsageError: the environment has no tasks of its own, or a row of a data set cannot be used.
@@ -78,16 +79,16 @@ class Sources:
                 yield row_of(source.label, mixture.draw(source))
 
     def held_out(self) -> Iterator[dict[str, Any]]:
-        """Yield the held-out rows, as many of each source as `open_sources` was told."""
+        """Yield the held-out rows; `open_sources` or `open_held_out` has set how many each source has."""
         for source in self._made:
             for prompt in source.held_out:
                 yield row_of(source.label, prompt)
 
     def first(self, label: str) -> Prompt:
-        """Return the first task of a source.
+        """Return the first training task of the source `label`.
 
         Raises:
-            UsageError: it writes no tasks of its own.
+            UsageError: the source has no tasks of its own.
         """
         for source in self._made:
             if source.label == label:
@@ -95,10 +96,10 @@ class Sources:
         raise UsageError(f"environment {label!r} writes no tasks of its own: give a data set or a suite")
 
     def task(self, cell: Any) -> tuple[str, Prompt]:
-        """Return the label and the task that a row's `verigym` column holds: JSON text, or the mapping that it says.
+        """Return the source's label and the prompt in `cell`, the value of a row's column `verigym`: JSON text or a mapping.
 
         Raises:
-            ValueError: it is none, names no source of these, or its task does not fit the environment.
+            ValueError: `cell` holds no task, its source is not among these, or its task does not fit the environment.
         """
         if isinstance(cell, str | bytes):
             try:
@@ -121,7 +122,7 @@ class Sources:
 
 
 def row_of(label: str, prompt: Prompt) -> dict[str, Any]:
-    """Return a task as a row of another trainer's data set."""
+    """Return the task `prompt` of the source `label` as a row in the format of `Sources.rows`."""
     return {
         "prompt": [message.model_dump() for message in prompt.messages],
         "source": label,
@@ -140,20 +141,20 @@ def open_sources(
     seed: int | None = None,
     **options: Any,
 ) -> Sources:
-    """Return what is to be scored and trained on. What is given and has no effect is refused.
+    """Return the sources to score or train on. An argument that would have no effect is refused.
 
     Args:
-        what: an environment, its name or `module:Class`, the name or YAML file of a data set, the name or file of a suite, the
-            file of a training run, or a mapping with `sources` as such a file has them.
-        split: to train on, where `what` is an environment or a data set; by default `train`. A mixture's sources have theirs.
-        eval_split: held-out split, where `what` is an environment or a data set; none by default. A mixture's have theirs.
-        eval_count: most held-out rows of each source; by default 0.
-        data_dir: folder of the local files of data sets; the hub where left out.
-        seed: key of the order of rows; by default 0.
-        options: of the environment, where `what` is a name.
+        what: an environment, its name or `module:Class`; the name or YAML file of a data set; the name or file of a suite; the
+            file of a training run; or a mapping with the key `sources`, as in such a file.
+        split: the split to train on if `what` is an environment or a data set; by default `train`. A mixture sets its own.
+        eval_split: the held-out split if `what` is an environment or a data set; none by default. A mixture sets its own.
+        eval_count: maximum number of held-out rows per source; by default 0.
+        data_dir: folder with the data sets' local files; by default they are read from the Hugging Face hub.
+        seed: determines the order of the rows; by default 0.
+        options: options of the environment, if `what` is a name.
 
     Raises:
-        UsageError: nothing is called so, an option does not fit or has no effect, or a data set cannot be read.
+        UsageError: `what` names nothing known, an option is invalid or has no effect, or a data set cannot be read.
     """
     splits = _given(split=split, eval_split=eval_split)
     others = _given(eval_count=eval_count, data_dir=data_dir, seed=seed)
@@ -185,20 +186,21 @@ def open_held_out(
     data_dir: Path | str | None = None,
     **options: Any,
 ) -> Sources:
-    """Return what is to be evaluated, whose `held_out` rows are those that `verigym eval` takes. Nothing is trained on.
+    """Return sources to evaluate, whose `held_out` rows are the ones that `verigym eval` uses. They are not for training.
 
-    What is given and has no effect is refused.
+    An argument that would have no effect is refused.
 
     Args:
-        what: as `open_sources` takes it.
-        split: to evaluate, where `what` is an environment or a data set; by default `test`. A mixture's sources name their own
-            `eval_split`.
-        count: most rows of each source; None for all, which environments that generate tasks do not have.
-        data_dir: folder of the local files of data sets; the hub where left out.
-        options: of the environment, where `what` is a name.
+        what: the data set, environment or mixture, as `open_sources` accepts it.
+        split: the split to evaluate if `what` is an environment or a data set; by default `test`. Each source of a mixture sets
+            its own `eval_split`.
+        count: maximum number of rows per source; None for all, which is refused for environments that generate tasks.
+        data_dir: folder with the data sets' local files; by default they are read from the Hugging Face hub.
+        options: options of the environment, if `what` is a name.
 
     Raises:
-        UsageError: as `open_sources`, a source has no held-out split, or it generates tasks and `count` is None.
+        UsageError: `open_sources` refuses an argument, a source has no held-out split, or it generates tasks and `count` is
+            None.
     """
     splits = _given(split=split)
     if isinstance(what, Sources):

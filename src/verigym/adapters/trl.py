@@ -41,25 +41,27 @@ def reward_function(
     turn_timeout_s: float = 30.0,
     **settings: Any,
 ) -> RewardFunction:
-    """Return what `GRPOTrainer(reward_funcs=...)` takes; `rows` and `environments` of it are the trainer's other arguments.
+    """Return a function for `GRPOTrainer(reward_funcs=...)`; its `rows` and `environments` give the trainer's other arguments.
 
     Args:
-        what: as `open_sources` takes it: an environment, a data set, a suite or a mixture.
-        columns: field of the reference -> column, for rows without a `verigym` column; see `verigym.reward_function`.
-        name: under which the trainer logs it; by default the sources' labels.
-        stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
-        turn_timeout_s: wall time that a call of a tool may take. How many there may be is TRL's `max_tool_calling_iterations`.
-        settings: of the `Grader` and of `open_sources`.
+        what: an environment, a data set, a suite or a mixture, as `open_sources` accepts it.
+        columns: maps each field of the reference to the row's column that holds it; for rows without a `verigym` column. See
+            `verigym.reward_function`.
+        name: the name under which the trainer logs the function; by default the sources' labels.
+        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        turn_timeout_s: wall time in seconds that one tool call may take. TRL's `max_tool_calling_iterations` limits their
+            number.
+        settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
-        UsageError: as `Scorer`.
+        UsageError: `Scorer` refuses an argument.
     """
     scorer = Scorer(what, columns=columns, stop_after=stop_after, **settings)
     return RewardFunction(scorer, name or "+".join(scorer.sources.environments), turn_timeout_s)
 
 
 class RewardFunction:
-    """Called with lists, as TRL does; made by `reward_function`."""
+    """A reward function that TRL calls with lists; made by `reward_function`."""
 
     def __init__(self, scorer: Scorer, name: str, turn_timeout_s: float = 30.0) -> None:
         self.scorer = scorer
@@ -129,15 +131,15 @@ class RewardFunction:
         return self.scorer.health
 
     def rows(self, count: int) -> Iterator[dict[str, Any]]:
-        """Yield rows for `Dataset.from_list`, as `Sources.rows`; `environment` names the one that TRL plays a row with."""
+        """Yield `count` rows as `Sources.rows` does; their column `environment` names the class that TRL plays them with."""
         for row in self.scorer.sources.rows(count):
             yield {**row, "environment": row["source"]}
 
     def environments(self) -> dict[str, Callable[[], Any]]:
-        """Return what `GRPOTrainer(environment_factory=...)` takes where a source has tools; `rows` names them.
+        """Return the argument of `GRPOTrainer(environment_factory=...)`: a class for each source, by label.
 
         Raises:
-            UsageError: no source has tools, a source has episodes of another kind, or it has no tasks of its own.
+            UsageError: no source has tools, a source has episodes without tools, or it has no tasks of its own.
         """
         playing = self._episodes.playing
         if not playing:

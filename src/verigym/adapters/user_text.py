@@ -8,7 +8,7 @@ from verigym.envs.contract.schema import Message
 
 
 def as_user_text(messages: Sequence[Message]) -> str:
-    """Return what the model reads next as one text of the user's, results of tools in the tags of Hermes and Qwen."""
+    """Return `messages` as the text of one user message; tool results are in the tags of Hermes and Qwen."""
     return "\n".join(
         f"<tool_response>\n{one.content}\n</tool_response>" if one.role == "tool" else one.content for one in messages
     )

@@ -36,7 +36,7 @@ STOPS: Mapping[str, FinishReason] = {"max_turns": "turns", "max_output_tokens": 
 
 
 class NoReward(RuntimeError):
-    """Our side failed, so a trace has no reward."""
+    """Raised when grading failed through no fault of the model, so that a trace has no reward."""
 
 
 def plugin(
@@ -50,23 +50,24 @@ def plugin(
     turn_timeout_s: float = 30.0,
     **settings: Any,
 ) -> tuple[type[Any], type[Any]]:
-    """Return a Taskset and an Env, which a module exports in its `__all__`.
+    """Return a Taskset class and an Env class of verifiers, for a module to export in its `__all__`.
 
-    The Env has one agent, called `agent`. By default that is verifiers' plain chat (`null`) in a local process, for our tasks
-    are answered in text; tasks with tools or turns are played in it against sessions in our workers.
+    The Env has one agent, called `agent`. Its default is verifiers' plain chat (`null`) in a local process, because the tasks
+    are answered in text; for tasks with tools or turns, that chat talks to sessions in verigym's worker processes.
 
     Args:
-        what: as `open_sources` takes it; as `open_held_out`, with `evaluate`.
-        count: rows; None for endless ones, or for all held-out ones.
-        evaluate: whether the rows are the held-out ones, which `verigym eval` takes, and not those to train on.
-        eval_split: which of a data set's or an environment's splits is held out, with `evaluate`; by default `test`.
-        data_dir: folder of the local files of data sets; the hub where left out.
-        max_turns: the model's turns of an episode.
-        turn_timeout_s: wall time that a session may take to answer a turn.
-        settings: of `Scorer`, such as `workers`, `timeout_s` and `seed`, and options of an environment that is named.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it; with `evaluate`, as `open_held_out`
+            does.
+        count: number of rows; None for an endless stream, or with `evaluate` for all held-out rows.
+        evaluate: use the held-out rows, as `verigym eval` does, in place of the training rows.
+        eval_split: with `evaluate`, the held-out split of the data set or environment; by default `test`.
+        data_dir: folder with the data sets' local files; by default they are read from the Hugging Face hub.
+        max_turns: maximum number of model turns in an episode.
+        turn_timeout_s: wall time in seconds that a session may take to answer one turn.
+        settings: keyword arguments of `Scorer`, such as `workers`, `timeout_s` and `seed`, and options of a named environment.
 
     Raises:
-        UsageError: as `open_sources`, `eval_split` is given without `evaluate`, or verifiers is missing.
+        UsageError: `open_sources` refuses an argument, `eval_split` is given without `evaluate`, or verifiers is not installed.
     """
     if eval_split is not None and not evaluate:
         raise UsageError(f"eval_split={eval_split!r} has no effect without evaluate=True; `split` is what is trained on")
@@ -214,7 +215,7 @@ async def _played(episodes: Episodes, task: tuple[str, Prompt], interaction: Any
 
 
 def completion_of_trace(trace: Any) -> Completion:
-    """Return what is judged of a trace: the episode that was played, or the model's last text."""
+    """Return the completion to grade from a verifiers `trace`: the played episode, or else the model's last text."""
     if (episode := trace.info.get(EPISODE)) is not None:
         return Completion(**episode)
     text, reason = _last_text(trace)

@@ -59,11 +59,11 @@ class VerifiersTask(Reference):
 
 
 class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
-    """Judges by the rewards and judges of a verifiers task; tasks are those that its taskset loads.
+    """Grades with the rewards and judges of a verifiers task; the prompts are the tasks that its taskset loads.
 
     Raises:
-        UsageError: verifiers or the taskset is missing, its tasks need a sandbox, tools or an Env of their own, which a verdict
-            on a text does not have, or it does not take a setting.
+        UsageError: verifiers or the taskset is not installed; its tasks need a sandbox, tools or an Env of their own, which are
+            not available when a single text is graded; or the taskset refuses a setting.
     """
 
     name = "verifiers"
@@ -79,7 +79,7 @@ class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
 
     @property
     def reward_range(self) -> tuple[float, float]:  # type: ignore[override]
-        """Floor and maximum, of the options."""
+        """The options `floor` and `maximum`."""
         return self.options.floor, self.options.maximum
 
     def prepare(self) -> None:
@@ -87,9 +87,10 @@ class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
         _opened(self._settings)
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Return task number `index` of the taskset, in its order and from the first again where it ends.
+        """Return task number `index` of `split`, in the taskset's order; after the last task it starts again with the first.
 
-        A taskset has no splits: one that is finite lends `test` every tenth task, from the first on, and `train` the others.
+        A taskset has no splits. If it is finite, `test` consists of every tenth task, beginning with the first, and `train` of
+        the rest.
         """
         return self._asked(_opened(self._settings).task(split, index))
 
@@ -98,7 +99,7 @@ class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
         return [self._asked(task) for task in itertools.islice(_opened(self._settings).taskset, 2)]
 
     def judge(self, prompt: Prompt, reference: VerifiersTask, completion: Completion) -> Score:
-        """Return the sum of the task's weighted rewards."""
+        """Return a score whose reward is the sum of the task's weighted rewards."""
         opened = _opened(self._settings)
         trace = opened.trace(reference.data, prompt, completion)
         with _typed(opened.errors):

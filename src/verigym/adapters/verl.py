@@ -33,22 +33,22 @@ def compute_score(
     stop_after: int | None = 64,
     **settings: Any,
 ) -> ComputeScore:
-    """Return the function that `reward.custom_reward_function` names.
+    """Return the scoring function that verl's `reward.custom_reward_function` names.
 
-    It returns `score` (the reward), `acc` (whether the verdict is correct) and `unscored` (whether `score` is what stands in
-    for a reward).
+    Its result holds `score` (the reward), `acc` (whether the verdict is correct) and `unscored` (whether `score` is only a
+    substitute for a missing reward).
 
     Args:
-        what: as `open_sources` takes it.
-        unscored: what verl is told where there is no reward: `stop`, `retry` or a number.
-        columns: field of the reference -> field of the row, for rows that were not made by `rows`: `ground_truth`,
-            `data_source`, or one of `extra_info`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it.
+        unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
+        columns: maps each field of the reference to the field of the row that holds it, for rows that `rows` has not made:
+            `ground_truth`, `data_source`, or a field of `extra_info`.
         question: field of `extra_info` that holds the prompt of such rows.
-        stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
-        settings: of the `Grader` and of `open_sources`.
+        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
-        UsageError: as `Scorer` and `Always`.
+        UsageError: `Scorer` or `Always` refuses an argument.
     """
     always = Always(Scorer(what, columns=columns, stop_after=stop_after, **settings), unscored)
 
@@ -68,17 +68,17 @@ def compute_score(
 
 
 def rows(what: SourcesLike | Sources, count: int, **options: Any) -> Iterator[dict[str, Any]]:
-    """Yield rows for verl's parquet files.
+    """Yield `count` rows for verl's parquet files.
 
     Each has `data_source` (the source), `prompt`, `reward_model`, `extra_info` with the whole task, and `agent_name`.
 
     Args:
-        what: as `open_sources` takes it.
-        count: how many.
-        options: of `open_sources`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it.
+        count: number of rows.
+        options: keyword arguments of `open_sources`.
 
     Raises:
-        UsageError: as `Sources.rows`.
+        UsageError: `open_sources` refuses an argument, or `Sources.rows` cannot make the rows.
     """
     sources = open_sources(what, **options)
     for index, row in enumerate(sources.rows(count)):
@@ -101,21 +101,21 @@ def agent_loop(
     stop_after: int | None = 64,
     **settings: Any,
 ) -> type:
-    """Return the class that the entry `verigym` of the agent loops' configuration names as its `_target_`.
+    """Return the agent loop class that the entry `verigym` of verl's agent-loop configuration names as its `_target_`.
 
-    It plays an episode through verl's server, tokens in and out, and gives it its reward, so that no reward manager is asked.
-    What the model reads is masked.
+    The loop plays an episode through verl's server, with token ids in and out, and sets the episode's reward itself, so that
+    verl calls no reward manager. Tokens that the model reads are masked from the loss.
 
     Args:
-        what: as `open_sources` takes it; sources of one turn are played, too.
-        unscored: what verl is told where there is no reward: `stop`, `retry` or a number.
-        max_turns: turns of the model in an episode, at most.
-        turn_timeout_s: wall time that a session may take to answer a turn.
-        stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
-        settings: of the `Grader` and of `open_sources`.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it; sources of one turn are played, too.
+        unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
+        max_turns: maximum number of model turns in an episode.
+        turn_timeout_s: wall time in seconds that a session may take to answer one turn.
+        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
-        UsageError: as `Scorer` and `Always`, or verl is not installed.
+        UsageError: `Scorer` or `Always` refuses an argument, or verl is not installed.
     """
     theirs = need("verl.experimental.agent_loop.agent_loop", "verl's agent loop")
     always = Always(Scorer(what, stop_after=stop_after, **settings), unscored)

@@ -20,7 +20,7 @@ DEFAULT_LEVEL_COLUMN, DEFAULT_POLICY_COLUMN = "level", "policy"
 
 
 class CaseColumns(BaseModel):
-    """Where things are in a row. A name with dots that is no column itself is a path."""
+    """Names of the columns that hold a case's parts. A dotted name that is no column itself is a path into nested values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,10 +41,15 @@ class CaseColumns(BaseModel):
     """How the gold is found in its column; None to take it as it is."""
 
     def settled(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str) -> CaseColumns:
-        """Return the columns with those that go by default filled in, after a look at the first rows.
+        """Return these columns with the default ones filled in, after checking them against the first rows.
+
+        Args:
+            names: the column names that the input has.
+            sample: the first rows.
+            source: name of the input, for the message.
 
         Raises:
-            UsageError: a column exists nowhere; the message names the one that may have been meant.
+            UsageError: a column exists nowhere; the message suggests the nearest name.
         """
         for column in self.used():
             if column not in names and all(find(row, column) is MISSING for row in sample):
@@ -54,7 +59,7 @@ class CaseColumns(BaseModel):
         return self.model_copy(update={"level": None if self.all_level else level, "policy": policy})
 
     def used(self) -> list[str]:
-        """Every column that is read."""
+        """Return the names of all columns that are read, each once."""
         label = self.label if self.all_label is None else None
         level = self.level if self.all_level is None else None
         read = [self.gold, self.answer, label, level, self.policy, self.prompt]
@@ -79,7 +84,7 @@ class Case:
 
     @property
     def group(self) -> str:
-        """The part of the table that this case is counted in."""
+        """The group of the result table in which this case is counted."""
         unboxed = self.level == "completion_unboxed"
         if self.policy:
             return "policy, unboxed" if unboxed else "policy"
@@ -87,7 +92,7 @@ class Case:
 
 
 def boxed(text: str) -> str:
-    r"""Return `\boxed{text}`, outer dollar signs taken off; a text that holds a box stays as it is."""
+    r"""Return `\boxed{text}` without dollar signs around `text`; return `text` unchanged if it already contains a box."""
     if r"\boxed" in text:
         return text
     bare = text.strip()
@@ -97,7 +102,7 @@ def boxed(text: str) -> str:
 
 
 def make_case(row: InputRow, columns: CaseColumns) -> Case | BadRow:
-    """Make a case of a row; a row that does not fit becomes a BadRow that names the field."""
+    """Return the case that `row` holds, or a BadRow that names the field if `row` does not fit."""
     try:
         level = _level(row.data, columns)
         answer = _text(row.data, columns.answer)

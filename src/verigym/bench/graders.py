@@ -25,7 +25,7 @@ _KINDS: dict[Status, Kind] = {
 
 
 class Ours:
-    """The `math` environment, from texts to verdict: a call makes the prompt and scores the completion."""
+    """Grades with the `math` environment; a measured call includes making the prompt and scoring the completion."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._boxed: Environment = load("math", **options)
@@ -33,7 +33,7 @@ class Ours:
         self.name = self._boxed.grader
 
     def start(self) -> None:
-        """Start the worker process and import what the first call would: other graders are loaded by then too."""
+        """Start the worker process and load what the first call would load, so that no measured call pays for it."""
         for environment in (self._boxed, self._last):
             try:
                 environment.check()
@@ -46,7 +46,7 @@ class Ours:
                 environment.score(prompt, str(environment.gold(prompt)))
 
     def grade(self, case: Case) -> Verdict:
-        """Score the completion; an answer without a box is the last that stands in the text."""
+        """Return the verdict on the case's completion. At level `completion_unboxed`, the last answer in the text counts."""
         environment = self._last if case.level == "completion_unboxed" else self._boxed
         start = time.perf_counter()
         try:
@@ -57,11 +57,11 @@ class Ours:
         return Verdict(_KINDS.get(score.status, "rejected"), score.reason, time.perf_counter() - start)
 
     def close(self) -> None:
-        """Nothing to do: the workers end with this process."""
+        """Do nothing: the worker processes end with this process."""
 
 
 class InProcess:
-    """A callable `(gold, answer) -> bool`, called here in the main thread with the two texts of the row."""
+    """Grades with a callable `(gold, answer) -> bool`, called in this process's main thread with the texts of the row."""
 
     def __init__(self, target: str) -> None:
         self.name = target
@@ -71,7 +71,7 @@ class InProcess:
         """Nothing to do: the module has been imported."""
 
     def grade(self, case: Case) -> Verdict:
-        """Call it for each gold until one is accepted."""
+        """Return the verdict on `case`: the callable is called for each gold until it accepts one."""
         start = time.perf_counter()
         kind, reason = ask(self._call, case.golds, case.answer)
         return Verdict(kind, reason, time.perf_counter() - start)
@@ -81,7 +81,7 @@ class InProcess:
 
 
 def ask(call: Callable[[str, str], Any], golds: Sequence[str], answer: str) -> tuple[Kind, str]:
-    """Return a callable's verdict; what it raises is an error, and what it prints goes to standard error."""
+    """Return the verdict of `call` on `answer` and its reason; an exception counts as an error, and its prints go to stderr."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
             for gold in golds:
@@ -103,7 +103,7 @@ def _is_bool(value: Any) -> bool:
 
 
 def resolve(target: str) -> Callable[[str, str], Any]:
-    """Import `module:function`; the present folder is looked at last.
+    """Return the function that `target`, written `module:function`, names. The current folder is searched last.
 
     Raises:
         UsageError: there is no such module or function.

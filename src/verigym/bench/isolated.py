@@ -31,14 +31,14 @@ class _LostProcess(Exception):
 
 
 class IsolatedGrader:
-    """Math-Verify, or a callable, outside this process.
+    """Grades with Math-Verify, or with a callable, in a process of its own.
 
-    The time of a call is what the process measured around its own grading, so the pipe costs the other grader nothing.
+    The process itself measures the time of a call, around the grading alone; sending texts to it and back does not count.
 
     Args:
         target: `math-verify` or `module:function`.
-        timeout_s: wall time of one case.
-        memory_mb: address space of the process.
+        timeout_s: wall time in seconds for one case.
+        memory_mb: limit on the address space of the process.
     """
 
     def __init__(self, target: str, *, timeout_s: float = 30.0, memory_mb: int = 4096) -> None:
@@ -53,7 +53,7 @@ class IsolatedGrader:
         """Start the process and wait until its grader is loaded.
 
         Raises:
-            UsageError: it cannot be loaded.
+            UsageError: the grader cannot be loaded.
         """
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "verigym.bench.isolated_worker", self._target, str(self._memory_mb)],
@@ -83,7 +83,7 @@ class IsolatedGrader:
         self.name = str(hello["ready"])[:80]
 
     def grade(self, case: Case) -> Verdict:
-        """Return the verdict: `limit` where the process was killed for time, `error` where it died."""
+        """Return the verdict on `case`: `limit` if the process was killed for taking too long, `error` if it died."""
         if self._process is None or self._process.poll() is not None:
             try:
                 self.start()
@@ -116,7 +116,7 @@ class IsolatedGrader:
         return verdict
 
     def close(self) -> None:
-        """End the process and what it started."""
+        """End the process and its child processes."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -32,9 +32,9 @@ Judge = Callable[[Sequence[str], str, str], tuple[Kind, str]]
 
 
 def math_verify() -> Judge:
-    r"""Return Math-Verify as its documentation uses it, time limits of its own (5 s a call, by signals) included.
+    r"""Return a judge that calls Math-Verify as its documentation does, with its own time limit (5 s per call, by signals).
 
-    The gold is put into a `\boxed{}` as an answer is, so that both go through the same extraction.
+    The gold is put into a `\boxed{}` like the answer, so that the same extraction reads both.
     """
     from math_verify import parse, verify
 
@@ -73,7 +73,7 @@ def _callable(target: str) -> Judge:
 
 
 def judged(judge: Judge, request: object) -> dict[str, object]:
-    """Return the reply to one request."""
+    """Return the reply of `judge` to one `request`."""
     assert isinstance(request, dict)
     start = time.perf_counter()
     try:
@@ -86,7 +86,7 @@ def judged(judge: Judge, request: object) -> dict[str, object]:
 
 
 def serve(target: str, memory_mb: int, requests: int, replies: int) -> None:
-    """Answer requests until the parent is gone."""
+    """Load the grader `target` and answer requests from fd `requests` on fd `replies` until the parent process has gone."""
     # Before anything of others is imported: a process with threads cannot leave its network.
     confine(network=False, die_with_parent=True)
     try:
@@ -111,7 +111,7 @@ def send(fd: int, value: object) -> None:
 
 
 def receive(fd: int) -> object | None:
-    """Read one frame; None at the end."""
+    """Return the value of the next frame from `fd`, or None at the end of the stream."""
     header = _read(fd, LENGTH.size)
     data = None if header is None else _read(fd, LENGTH.unpack(header)[0])
     return None if data is None else json.loads(data)
@@ -128,7 +128,7 @@ def _read(fd: int, size: int) -> bytes | None:
 
 
 def main() -> None:
-    """Take over stdin and stdout as the channel, so that nothing printed can be taken for a reply."""
+    """Serve requests on the original stdin and stdout; anything printed goes elsewhere, so it cannot pass for a reply."""
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

@@ -29,7 +29,7 @@ KEPT = 50
 
 
 class BenchJob(BaseModel):
-    """Everything one run needs to know."""
+    """The settings of one benchmark run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,13 +53,13 @@ class BenchJob(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A case on which some grader says other than the label."""
+    """A case on which the verdict of at least one grader differs from the label."""
 
     case: Case
     verdicts: Mapping[str, Verdict]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as one line of the file of disagreements."""
+        """Return the disagreement as one line of the file of disagreements."""
         case = self.case
         return {
             "row": case.row,
@@ -74,7 +74,7 @@ class Disagreement:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to; after an interrupt, what it had come to by then."""
+    """The results of a run; after an interrupt, the results up to that point."""
 
     graders: list[str]
     groups: dict[str, dict[str, Tally]] = field(default_factory=dict)
@@ -87,16 +87,16 @@ class Outcome:
 
     @property
     def cases(self) -> int:
-        """How many cases every grader has seen."""
+        """Number of cases that every grader has graded."""
         return sum(tallies[self.graders[0]].rows for tallies in self.groups.values())
 
     @property
     def our_errors(self) -> int:
-        """Cases for which our own grader has no verdict."""
+        """Number of cases for which verigym's own grader has no verdict."""
         return sum(tallies[self.graders[0]].errors for tallies in self.groups.values())
 
     def add(self, case: Case, verdicts: Mapping[str, Verdict]) -> Disagreement | None:
-        """Count one case."""
+        """Add one case to the counts; return a Disagreement if a verdict differs from the label, else None."""
         tallies = self.groups.setdefault(case.group, {name: Tally() for name in self.graders})
         for name, verdict in verdicts.items():
             tallies[name].add(case, verdict)
@@ -110,10 +110,10 @@ class Outcome:
 
 
 def run(job: BenchJob) -> Outcome:
-    """Run the graders over the file. An interrupt from the keyboard ends the run early, not the report.
+    """Run the graders over the input file and return the results. Ctrl-C ends the run early; the results so far are returned.
 
     Raises:
-        UsageError: a mistake in the call, a grader that cannot be loaded, or an input that cannot be read.
+        UsageError: the settings are wrong, a grader cannot be loaded, or the input cannot be read.
     """
     if job.disagreements is not None and job.input != STDIN and same_file(Path(job.input), job.disagreements):
         raise UsageError(f"--disagreements would overwrite the input {job.input}; choose another")
@@ -184,12 +184,12 @@ def _open(path: Path) -> BinaryIO:
 
 
 def described(bad: BadRow, source: str) -> str:
-    """Return a bad row in words: file, place, field and reason."""
+    """Return a message about the row `bad` of `source`: file, row, field and reason."""
     field = f", field {bad.field!r}" if bad.field else ""
     return f"{source}, {place(bad.number, bad.line)}{field}: {bad.reason}"
 
 
 def ordered(groups: Sequence[str]) -> list[str]:
-    """Return groups in the order of the table: what counts first."""
+    """Return `groups` in the order in which the tables are printed."""
     order = ("answers", "unboxed, extract=last", "policy", "policy, unboxed")
     return sorted(groups, key=order.index)

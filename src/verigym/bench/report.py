@@ -24,7 +24,7 @@ NOTE = (
 
 
 def show(outcome: Outcome, job: BenchJob) -> None:
-    """Print tables and disagreements to standard output."""
+    """Print the tables and the first disagreements to standard output."""
     from verigym.envs.console import open_console
 
     console = open_console()
@@ -108,7 +108,7 @@ def _short(text: str, length: int = 100, quoted: bool = True) -> str:
 
 
 def report_document(outcome: Outcome, job: BenchJob) -> dict[str, Any]:
-    """Return the whole report; the disagreements go into a file of their own."""
+    """Return the whole report as a dictionary for JSON, without the disagreements, which have a file of their own."""
     return {
         "input": job.input,
         "options": dict(job.options),

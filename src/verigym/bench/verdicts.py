@@ -15,7 +15,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Verdict(NamedTuple):
-    """One grader's verdict on one case. Everything but `accepted` withholds the reward."""
+    """One grader's verdict on one case. Any kind other than `accepted` means that the answer gets no reward."""
 
     kind: Kind
     reason: str
@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
 
     @property
     def accepted(self) -> bool:
-        """Whether the answer was accepted as right."""
+        """True if the grader accepted the answer as right."""
         return self.kind == "accepted"
 
 
@@ -33,18 +33,18 @@ class CaseGrader(Protocol):
     name: str
 
     def start(self) -> None:
-        """Load what grading needs, outside any measured call; raise UsageError where it cannot be had."""
+        """Load the grader before anything is measured; raise UsageError if that is impossible."""
 
     def grade(self, case: Case) -> Verdict:
-        """Return the verdict; only what comes from the keyboard may be raised."""
+        """Return the verdict on `case`. Errors of the grader are verdicts; only KeyboardInterrupt may be raised."""
 
     def close(self) -> None:
-        """Let go of processes."""
+        """End the grader's processes, if it has any."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over the cases of one grader in one group."""
+    """Counts and times of one grader over the cases of one group."""
 
     rows: int = 0
     right: int = 0
@@ -61,7 +61,7 @@ class Tally:
     seconds: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, case: Case, verdict: Verdict) -> None:
-        """Count one verdict."""
+        """Add the grader's `verdict` on `case` to the counts."""
         self.rows += 1
         self.right += case.expected
         self.false_negatives += case.expected and not verdict.accepted
@@ -74,11 +74,11 @@ class Tally:
 
     @property
     def wrong(self) -> int:
-        """Cases labelled wrong."""
+        """Number of cases that are labelled wrong."""
         return self.rows - self.right
 
     def figures(self) -> dict[str, Any]:
-        """Return everything as JSON can hold it."""
+        """Return the counts, the accuracy and the latency percentiles as a dictionary for JSON."""
         ordered = sorted(self.seconds)
         total = math.fsum(ordered)
         latency = {name: percentile(ordered, share) for name, share in (("median", 0.5), ("p95", 0.95), ("p99", 0.99))}
@@ -98,5 +98,5 @@ class Tally:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the smallest value that at least this share of the sorted values does not exceed."""
+    """Return the smallest of the sorted values `ordered` that is not below a fraction `share` of them; None if empty."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None

@@ -112,7 +112,7 @@ def whole(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: bad input is one line on standard error, never a traceback."""
+    """Run the command line and return its exit code. Bad input gives one line on standard error, no traceback."""
     from verigym.cli.common.values import misused
     from verigym.envs.console import is_plain
     from verigym.envs.contract.errors import UsageError

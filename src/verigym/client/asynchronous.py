@@ -29,16 +29,16 @@ from verigym.serve.schemas import (
 
 
 class AsyncClient:
-    """A client of one service. It keeps connections; close it, or use it in a `with` block.
+    """A client of one service. It keeps connections open; call `close`, or use the client in a `with` block.
 
     Args:
-        url: of the service, such as `http://127.0.0.1:8642`.
-        token: the service's; by default the environment variable VERIGYM_TOKEN, if there is one.
-        timeout_s: how long the service may be silent: for one answer, or between two lines of a batch.
-        retries: what is tried how long.
+        url: the service's address, such as `http://127.0.0.1:8642`.
+        token: the service's token; by default that in the environment variable VERIGYM_TOKEN, if it is set.
+        timeout_s: how long, in seconds, to wait for an answer or for the next line of a batch.
+        retries: how long failed requests are tried again.
 
     Raises:
-        UsageError: the address is none, or the token cannot be sent.
+        UsageError: `url` is not an HTTP address, or `token` cannot be sent in a header.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class AsyncClient:
         task: GeneratedTask | None = None,
         key: str | None = None,
     ) -> Score:
-        """Grade one completion.
+        """Grade one completion and return its score.
 
         Args:
-            environment: name of a served one.
+            environment: name of an environment that the service has.
             completion: what the model wrote.
-            prompt: what it was asked, a text or messages.
-            reference: what the environment judges by.
-            task: in place of prompt and reference, a task that the environment generates.
-            key: idempotency key; by default a fresh one.
+            prompt: the model's prompt, as text or chat messages.
+            reference: the reference that the environment grades against.
+            task: a task that the environment generates, in place of `prompt` and `reference`.
+            key: idempotency key; by default a new one.
 
         Raises:
-            UsageError: an argument does not fit.
+            UsageError: an argument is invalid.
             ServiceError: the service refuses the item.
-            ServiceUnreachable: it could not be reached in time.
+            ServiceUnreachable: the service could not be reached in time.
         """
         request = wire.request(environment, completion, prompt=prompt, reference=reference, task=task)
         response = await self._ask("POST", "/score", wire.encode(request), wire.checked_key(key))
@@ -79,15 +79,15 @@ class AsyncClient:
     item = staticmethod(wire.item)
 
     async def score_batch(self, items: Iterable[BatchItem], *, size: int = 1000) -> AsyncIterator[BatchAnswer]:
-        """Grade many items, sent in parts, and yield each answer as it comes; `index` is the position of its item.
+        """Grade many items in several requests; yield each answer as it arrives, with the position of its item in `index`.
 
         Args:
-            items: made by `item`.
-            size: items of one request, at most; fewer where they are long.
+            items: the items, made by `item`.
+            size: maximum number of items per request; long items make it fewer.
 
         Raises:
-            ServiceError: the service refuses a part.
-            ServiceUnreachable: it could not be reached in time.
+            ServiceError: the service refuses a request.
+            ServiceUnreachable: the service could not be reached in time.
         """
         parts = wire.runs(items, size)
         run, following = next(parts, None), None
@@ -120,16 +120,16 @@ class AsyncClient:
             run, following = following or next(parts, None), None
 
     async def environments(self) -> list[ServedEnvironment]:
-        """Return what is served.
+        """Return the environments that the service has.
 
         Raises:
-            ServiceError, ServiceUnreachable: as `score`.
+            ServiceError, ServiceUnreachable: as for `score`.
         """
         response = await self._ask("GET", "/environments")
         return list(wire.decode(response.content, EnvironmentList).environments)
 
     async def ready(self) -> bool:
-        """Return whether the service takes work now. Asks once."""
+        """Return True if the service accepts work now. It is asked once, without retries."""
         try:
             response = await self._http.get("/readyz")
         except httpx.TransportError:
@@ -147,19 +147,19 @@ class AsyncClient:
         max_turns: int | None = None,
         turns: Sequence[Turn] = (),
     ) -> AsyncRemoteEpisode:
-        """Begin an episode.
+        """Begin an episode and return it.
 
         Args:
-            environment: name of a served one that has episodes.
-            prompt: the task, a text or messages.
-            reference: what the environment judges by.
-            task: in place of prompt and reference, a task that the environment generates.
-            seed: names the episode; randomness of the session is keyed by it.
-            max_turns: the model's turns, at most.
-            turns: of a saved episode that has not ended, to go on with it.
+            environment: name of an environment that the service has and that has episodes.
+            prompt: the task, as text or chat messages.
+            reference: the reference that the environment grades against.
+            task: a task that the environment generates, in place of `prompt` and `reference`.
+            seed: identifies the episode; all randomness of its session is derived from it.
+            max_turns: maximum number of model turns; None for the service's own limit.
+            turns: the turns of a saved, unfinished episode that is to be continued.
 
         Raises:
-            UsageError, ServiceError, ServiceUnreachable: as `score`.
+            UsageError, ServiceError, ServiceUnreachable: as for `score`.
         """
         request = wire.opening(
             environment, prompt=prompt, reference=reference, task=task, seed=seed, max_turns=max_turns, turns=turns
@@ -200,13 +200,13 @@ class AsyncClient:
 
 
 class AsyncRemoteEpisode:
-    """An episode that the service plays. A `with` block gives up one that was not ended.
+    """An episode that the service plays. Leaving a `with` block drops the episode if it has not been ended.
 
-    If the service has lost it, as after a restart, it is opened anew and its turns are replayed there.
+    If the service has lost the episode, for example by a restart, it is opened again and its turns are replayed.
 
     Args:
-        client: of the service.
-        log: what is known of it.
+        client: the client that opened the episode.
+        log: the request, the turns and the replies so far.
     """
 
     def __init__(self, client: AsyncClient, log: wire.EpisodeLog) -> None:
@@ -214,7 +214,7 @@ class AsyncRemoteEpisode:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """What the model has before its next turn."""
+        """The messages that the model reads before its next turn."""
         return self._log.messages
 
     @property
@@ -224,14 +224,14 @@ class AsyncRemoteEpisode:
 
     @property
     def done(self) -> bool:
-        """Whether there are no more turns."""
+        """True once no further turn is accepted."""
         return self._log.done
 
     async def turn(self, text: str) -> TurnReply:
-        """Give the model's next text to the session.
+        """Play `text` as the model's next turn and return the session's reply.
 
         Raises:
-            ServiceError: the episode is over or has had all its turns.
+            ServiceError: the episode is over, or `max_turns` is reached.
             ServiceUnreachable: the service could not be reached in time.
         """
         request = PlayTurn(turn=self._log.number, text=text)
@@ -241,14 +241,14 @@ class AsyncRemoteEpisode:
         return reply
 
     async def end(self, finish_reason: Literal["length", "turns", "context"] = "turns") -> EndedEpisode:
-        """End the episode, and return it with its score.
+        """End the episode; return it with its score.
 
         Args:
-            finish_reason: what kept the model from going on, where the episode is not over.
+            finish_reason: why the model stopped, if the episode is not over by itself.
 
         Raises:
-            ServiceError: the service has lost an episode that was over.
-            ServiceUnreachable: it could not be reached in time.
+            ServiceError: the episode was over and the service has lost it.
+            ServiceUnreachable: the service could not be reached in time.
         """
         request = EndEpisode(finish_reason=finish_reason)
         response = await self._ask("/end", wire.encode(request), again=not self._log.done)

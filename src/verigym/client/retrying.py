@@ -15,12 +15,12 @@ PASSING = frozenset((408, 429, 502, 503, 504))
 
 
 class ServiceError(Exception):
-    """The service has refused a request, and would again.
+    """Raised when the service refuses a request and would refuse it again.
 
     Args:
-        status: of HTTP.
-        code: the reason in a word, as in `ProblemBody.error`.
-        message: the service's sentence.
+        status: HTTP status code.
+        code: the reason in one word, as in `ProblemBody.error`.
+        message: the service's explanation.
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -29,17 +29,18 @@ class ServiceError(Exception):
 
 
 class ServiceUnreachable(Exception):
-    """The service could not be reached, or had no room, for as long as the policy allows."""
+    """Raised when the service could not be reached, or had no room, for as long as the retry policy allows."""
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long a request is tried.
+    """How long a failing request is tried again.
 
     Attributes:
-        patience_s: from the first failure in a row on; long enough for a restart of the service. 0 tries once.
-        first_s: pause before the second try; each further one doubles it.
-        longest_s: the longest pause. A `Retry-After` of the service counts up to it as well.
+        patience_s: seconds from the first of several failures in a row until the client gives up; 0 means a single try. The
+            default is enough for a restart of the service.
+        first_s: pause in seconds before the second try; it doubles before each further try.
+        longest_s: maximum pause in seconds, also for a pause that the service asks for by `Retry-After`.
     """
 
     patience_s: float = 120.0
@@ -52,10 +53,10 @@ class RetryPolicy:
 
 
 class Tries:
-    """The failures in a row of one request.
+    """Counts one request's failures in a row.
 
     Args:
-        policy: when to give up.
+        policy: decides when to give up.
     """
 
     def __init__(self, policy: RetryPolicy) -> None:
@@ -64,18 +65,18 @@ class Tries:
         self._since = 0.0
 
     def progress(self) -> None:
-        """Forget the failures: a part of the answer has come."""
+        """Reset the count of failures, because part of the answer has arrived."""
         self._failures = 0
 
     def pause_s(self, failure: httpx.TransportError | httpx.Response) -> float:
-        """Return how long to wait before the next try.
+        """Count `failure` and return the pause in seconds before the next try.
 
         Args:
-            failure: an exception of the connection, or an answer with a status of `PASSING`.
+            failure: a connection error, or an answer whose status is in `PASSING`.
 
         Raises:
-            UsageError: the request can be sent to nobody.
-            ServiceUnreachable: there is to be none.
+            UsageError: the request can never be sent.
+            ServiceUnreachable: the policy allows no further try.
         """
         if isinstance(failure, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
             raise UsageError(f"the request cannot be sent: {_named(failure)}") from failure
@@ -102,7 +103,7 @@ def _named(error: Exception) -> str:
 
 
 def refusal(response: httpx.Response) -> ServiceError:
-    """Return the error of an answer that has been read and is no success."""
+    """Return the ServiceError that describes `response`, an unsuccessful answer whose body has been read."""
     try:
         fields = response.json()
         return ServiceError(response.status_code, str(fields["error"]), str(fields["message"]))

@@ -36,10 +36,10 @@ NDJSON_HEADERS = {"Content-Type": NDJSON}
 
 
 def settings(url: str, token: str | None, timeout_s: float) -> dict[str, Any]:
-    """Return the arguments of an httpx client.
+    """Return keyword arguments for an httpx client.
 
     Raises:
-        UsageError: the address is none, or the token holds what no header can carry.
+        UsageError: `url` is not an HTTP address, or `token` holds characters that a header cannot carry.
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"url {url!r}: expected an address such as http://127.0.0.1:8642")
@@ -52,15 +52,15 @@ def settings(url: str, token: str | None, timeout_s: float) -> dict[str, Any]:
 
 
 def key() -> str:
-    """Return a fresh idempotency key."""
+    """Return a new random idempotency key."""
     return uuid.uuid4().hex
 
 
 def checked_key(given: str | None) -> str:
-    """Return the user's idempotency key, or a fresh one.
+    """Return `given`, the user's idempotency key, or a new key if it is None.
 
     Raises:
-        UsageError: it is none.
+        UsageError: `given` is not a valid key.
     """
     if given is not None and not re.fullmatch(KEY, given):
         raise UsageError(f"key {given[:50]!r}: expected 1 to 200 visible ASCII characters, without spaces")
@@ -68,20 +68,20 @@ def checked_key(given: str | None) -> str:
 
 
 def headers_with(idempotency_key: str | None) -> dict[str, str]:
-    """Return the headers of a JSON request."""
+    """Return the headers of a JSON request, with `idempotency_key` unless it is None."""
     return {"Content-Type": JSON} | ({} if idempotency_key is None else {"Idempotency-Key": idempotency_key})
 
 
 def encode(request: BaseModel) -> bytes:
-    """Return a request's body: JSON in ASCII, which carries half surrogates too."""
+    """Return `request` as a JSON body in ASCII, which can represent lone surrogates."""
     return json.dumps(request.model_dump(mode="json", exclude_none=True)).encode()
 
 
 def decode(body: bytes | str, model: type[M]) -> M:
-    """Return an answer.
+    """Return `body` parsed as `model`.
 
     Raises:
-        ValidationError: the service speaks another version.
+        ValidationError: `body` does not fit, because the service has another version.
     """
     try:
         return model.model_validate_json(body)
@@ -97,10 +97,10 @@ def request(
     reference: Mapping[str, Any] | None = None,
     task: GeneratedTask | None = None,
 ) -> ScoreRequest:
-    """Return the request for one verdict.
+    """Return the request to grade one completion; for the arguments see `AsyncClient.score`.
 
     Raises:
-        UsageError: an argument does not fit.
+        UsageError: an argument is invalid.
     """
     fields = {"prompt": _messages(prompt), "reference": reference, "task": task}
     return _made(ScoreRequest, environment=environment, completion=_written(completion), **fields)
@@ -116,10 +116,10 @@ def item(
     id: str | None = None,
     key: str | None = None,
 ) -> BatchItem:
-    """Return an item.
+    """Return an item for a batch; for the arguments see `AsyncClient.score`. `id` names the item in its answer.
 
     Raises:
-        UsageError: an argument does not fit.
+        UsageError: an argument is invalid.
     """
     fields = {"prompt": _messages(prompt), "reference": reference, "task": task, "id": id, "key": key}
     return _made(BatchItem, environment=environment, completion=_written(completion), **fields)
@@ -135,10 +135,10 @@ def opening(
     max_turns: int | None = None,
     turns: Sequence[Turn] = (),
 ) -> OpenEpisode:
-    """Return the request for an episode.
+    """Return the request to open an episode; for the arguments see `AsyncClient.episode`.
 
     Raises:
-        UsageError: an argument does not fit.
+        UsageError: an argument is invalid.
     """
     fields = {"prompt": _messages(prompt), "reference": reference, "task": task, "seed": seed, "max_turns": max_turns}
     played = [turn.model_dump(mode="json") for turn in turns] or None
@@ -165,11 +165,11 @@ def _made(model: type[M], **fields: Any) -> M:
 
 
 class BatchRun:
-    """Some items on their way: sent again until each is answered, and each answer taken once.
+    """The unanswered items of one request of a batch. They are sent again until each has an answer, which is taken only once.
 
     Args:
-        lines: the items, as `line` encodes them.
-        first: position of the first one in the whole batch.
+        lines: the items, as encoded by `line`.
+        first: position of the first item in the whole batch.
     """
 
     def __init__(self, lines: Sequence[bytes], first: int) -> None:
@@ -178,19 +178,19 @@ class BatchRun:
 
     @property
     def done(self) -> bool:
-        """Whether all are answered."""
+        """True if all items are answered."""
         return not self._left
 
     def body(self) -> bytes:
-        """Return what is not answered yet, one item a line."""
+        """Return the request body: the unanswered items, one per line."""
         self._sent = list(self._left)
         return b"\n".join(self._left.values())
 
     def take(self, line: str) -> BatchAnswer | None:
-        """Return the answer in a line, by its position in the whole batch; None where the item was answered before.
+        """Return the answer in `line`, with the item's position in the whole batch; None if the item already had an answer.
 
         Raises:
-            ValidationError, IndexError: the service speaks another version.
+            ValidationError, IndexError: the service has another version.
         """
         answer = decode(line, BatchAnswer)
         place = self._sent[answer.index]
@@ -200,15 +200,15 @@ class BatchRun:
 
 
 def line(item: BatchItem) -> bytes:
-    """Return an item as a line of a batch, with a key of its own if it has none."""
+    """Return `item` as a line of a batch, with a new idempotency key if it has none."""
     return encode(item if item.key is not None else item.model_copy(update={"key": key()}))
 
 
 def runs(items: Iterable[BatchItem], size: int) -> Iterator[BatchRun]:
-    """Yield a batch in parts, each of at most `size` items and, but for one long item, `PART_BYTES` bytes.
+    """Split `items` into requests of at most `size` items and `PART_BYTES` bytes; a longer item gets a request of its own.
 
     Raises:
-        UsageError: the size is not positive.
+        UsageError: `size` is below 1.
     """
     if size < 1:
         raise UsageError(f"size is {size}; expected at least 1")
@@ -224,11 +224,11 @@ def runs(items: Iterable[BatchItem], size: int) -> Iterator[BatchRun]:
 
 
 class EpisodeLog:
-    """What the client knows of an episode: enough to go on with it where the service has lost it.
+    """The client's record of an episode, from which the episode can be reopened if the service has lost it.
 
     Args:
-        request: how it was opened.
-        opened: the service's answer.
+        request: the request that opened the episode.
+        opened: the service's answer to that request.
     """
 
     def __init__(self, request: OpenEpisode, opened: OpenedEpisode) -> None:
@@ -242,7 +242,7 @@ class EpisodeLog:
         self.done = False
 
     def add(self, text: str, reply: TurnReply) -> None:
-        """Note a turn and its reply."""
+        """Record the model's turn `text` and the session's `reply`."""
         self.number += 1
         self.done = reply.done
         self.messages += [Message(role="assistant", content=text), *reply.messages]
@@ -250,10 +250,10 @@ class EpisodeLog:
         self.turns += [Turn.model_validate({"role": one.role, "text": one.content, "name": one.name}) for one in reply.messages]
 
     def reopening(self) -> OpenEpisode:
-        """Return the request that opens it anew at its present turn."""
+        """Return a request that opens the episode again with all turns so far."""
         played = [turn.model_dump(mode="json") for turn in self.turns] or None
         return self.request.model_copy(update={"turns": played})
 
     def reopened(self, opened: OpenedEpisode) -> None:
-        """Go on under another id."""
+        """Continue the episode under the id in `opened`."""
         self.id = opened.episode

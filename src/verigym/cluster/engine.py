@@ -47,7 +47,7 @@ MOST_LOSSES = 3
 
 @dataclass
 class NodeState:
-    """What the driver knows of a node."""
+    """The driver's record of one node: its host, its jobs and what it has graded."""
 
     info: NodeInfo
     lanes: frozenset[str]
@@ -67,13 +67,13 @@ class NodeState:
     """Why it is not used any more; empty while it is."""
 
     def again(self) -> bool:
-        """Return whether it is time to try another host on it."""
+        """Return True if it is time to try another host on this node."""
         return self.lost and self.ended is not None and time.monotonic() - self.ended > AGAIN_S
 
 
 @dataclass(frozen=True)
 class NodeFigures:
-    """A node's part in the grading."""
+    """How much one node has graded, and how fast."""
 
     name: str
     graded: int
@@ -88,11 +88,12 @@ class ClusterEngine(Engine):
     """Grades jobs on the nodes of a cluster.
 
     Args:
-        environments: by name.
-        cluster: called once, when the first job is there or `start` is called.
-        limits: of one item and a worker's start, on the nodes.
-        concurrency: by environment, how many of its items may be graded at a time in the whole cluster.
-        cache: on the driver.
+        environments: the environments by name.
+        cluster: returns the cluster; called once, by the first job or by `start`.
+        limits: limits on one item and on a worker's start; they apply on the nodes.
+        concurrency: maximum number of items graded at a time in the whole cluster, by environment.
+        cache: score cache, kept on the driver.
+        no_node_s: seconds that an environment may be without a suitable node before its items are refused.
     """
 
     def __init__(
@@ -123,11 +124,11 @@ class ClusterEngine(Engine):
 
     @property
     def look_ahead(self) -> int:
-        """Items that keep all nodes busy."""
+        """Number of queued items that is enough to keep all nodes busy."""
         return max(2, len(self._states)) * 2 * IN_FLIGHT
 
     def figures(self) -> list[NodeFigures]:
-        """Return each node's part, in the order in which they joined."""
+        """Return the figures of each node, in the order in which the nodes joined."""
         now = time.monotonic()
         return [
             NodeFigures(
@@ -144,7 +145,7 @@ class ClusterEngine(Engine):
         """Join the cluster and wait until the first node is ready.
 
         Raises:
-            UsageError: no node was ready in time, or none may grade one of the environments.
+            UsageError: no node was ready in time, or no node may grade one of the environments.
         """
         with self._lock:
             self._staff()
@@ -327,7 +328,7 @@ class ClusterEngine(Engine):
 
 
 def grader_settings(limits: Limits, workers: int | None, retries: int) -> dict[str, Any]:
-    """Return the settings of the Grader on a node."""
+    """Return keyword arguments for the Grader on a node."""
     return {
         "workers": workers,
         "timeout_s": limits.timeout_s,

@@ -21,7 +21,7 @@ from verigym.envs.grading.grader import Grader
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """A node that is there."""
+    """A node that is alive."""
 
     name: str
     """For people: its host name, or its address."""
@@ -31,7 +31,7 @@ class NodeInfo:
 
 @dataclass(frozen=True)
 class Task:
-    """One item, or a group that is judged together, on its way to a node."""
+    """An item, or a group of completions that is judged together, to be graded by a node."""
 
     number: int
     prompt: Prompt
@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a node has finished since it was asked last."""
+    """The results that a node has finished since its last reply."""
 
     scores: list[tuple[int, list[Score]]] = field(default_factory=list)
     """By the task's number."""
@@ -51,22 +51,22 @@ class Reply:
 
 
 class NodeLost(Exception):
-    """A node, or its host, is gone; what it had not answered is lost."""
+    """Raised when a node or its host is gone; its unanswered tasks are lost."""
 
 
 class NeverHosts(Exception):
-    """No host can grade there, now or later: the environments have to be changed, or the node's installation."""
+    """Raised when no host can ever grade on a node, unless the environments or the node's installation are changed."""
 
 
 class Node(Protocol):
-    """A node's host, as the driver sees it. Used by one thread; `close` by any."""
+    """The driver's handle of the host on one node. Only one thread may use it, but any thread may call `close`."""
 
     def exchange(self, tasks: Sequence[Task], wait_s: float) -> Reply:
-        """Hand over tasks, and return what is finished, after `wait_s` at the latest if nothing is.
+        """Send `tasks` and return the finished results. If there are none, wait up to `wait_s` seconds for some.
 
         Raises:
             NodeLost: the node is gone.
-            NeverHosts: its workers cannot be started.
+            NeverHosts: the node's workers cannot be started.
         """
 
     def close(self) -> None:
@@ -74,17 +74,17 @@ class Node(Protocol):
 
 
 class Cluster(Protocol):
-    """Nodes that come and go."""
+    """A cluster whose nodes may join and leave at any time."""
 
     def nodes(self) -> Mapping[str, NodeInfo]:
-        """Return the nodes that are alive, by an id that no other node ever has."""
+        """Return the nodes that are alive, by id. The id of one node is never used for another."""
 
     def open(self, node: str) -> Node:
-        """Start a host on a node and return once it is ready.
+        """Start a host on `node`, wait until it is ready, and return its handle.
 
         Raises:
-            NodeLost: the node is gone, or it has no room for a host.
-            NeverHosts: nothing can be graded there.
+            NodeLost: the node is gone, or has no room for a host.
+            NeverHosts: nothing can be graded on this node.
         """
 
     def close(self) -> None:
@@ -92,11 +92,11 @@ class Cluster(Protocol):
 
 
 class NodeHost:
-    """Grades on one node.
+    """Grades tasks on one node with a Grader.
 
     Args:
-        environments: by name.
-        settings: of the node's Grader.
+        environments: the environments by name.
+        settings: keyword arguments of the node's Grader.
     """
 
     def __init__(self, environments: Mapping[str, Environment], settings: Mapping[str, Any]) -> None:
@@ -114,9 +114,10 @@ class NodeHost:
         """So many tasks keep the workers busy for one more exchange."""
 
     def exchange(self, tasks: Sequence[Task], wait_s: float) -> Reply:
-        """Take tasks, and return what is finished; see `Node.exchange`.
+        """Accept `tasks` and return the finished results; see `Node.exchange`.
 
-        An exchange costs more than many a verdict, so it goes on for `wait_s` unless the workers are about to run out of tasks.
+        One exchange can cost more than many verdicts, so it lasts `wait_s` seconds unless the workers are about to run out of
+        tasks.
         """
         for task in tasks:
             self._begin(task)

@@ -44,16 +44,16 @@ def open_engine(
     concurrency: Mapping[str, int],
     cache: ScoreCache | None,
 ) -> ClusterEngine:
-    """Return an engine on a Ray cluster.
+    """Return an engine that grades on a Ray cluster.
 
     Args:
-        environments: by name.
-        address: of the cluster, as `ray.init` takes it; empty for the one that RAY_ADDRESS names, or a new one on this machine.
-        workers: processes on each node; None for one for each of its cores.
-        limits: of one item and of a worker's start.
-        retries: further tries of an item on its node.
-        concurrency: by environment, in the whole cluster.
-        cache: on this machine.
+        environments: the environments by name.
+        address: the cluster's address, as `ray.init` accepts it; empty for the one in RAY_ADDRESS, or else a new local cluster.
+        workers: number of worker processes per node; None for one per core.
+        limits: limits on one item and on a worker's start.
+        retries: how often an item is tried again on its node.
+        concurrency: maximum number of items graded at a time in the whole cluster, by environment.
+        cache: score cache, kept on this machine.
 
     Raises:
         UsageError: Ray is not installed, or `workers` is 0.
@@ -72,12 +72,12 @@ def open_engine(
 
 
 class RayCluster:
-    """The nodes of a Ray cluster; a `Cluster`.
+    """The nodes of a Ray cluster; implements `Cluster`.
 
     Args:
-        address: as in `open_engine`.
-        environments: by name; sent to every node, where their modules must be importable.
-        settings: of the Grader on each node.
+        address: see `open_engine`.
+        environments: the environments by name. They are sent to every node, where their modules must be importable.
+        settings: keyword arguments of the Grader on each node.
     """
 
     def __init__(self, address: str, environments: dict[str, Environment], settings: Mapping[str, Any]) -> None:
@@ -99,7 +99,7 @@ class RayCluster:
                 ) from None
 
     def nodes(self) -> Mapping[str, NodeInfo]:
-        """Return the nodes that are alive and have cores."""
+        """Return the nodes that are alive and have cores, by node id."""
         import ray
 
         found = {}
@@ -114,7 +114,7 @@ class RayCluster:
         return found
 
     def open(self, node: str) -> RayNode:
-        """Start the host on a node; see `Cluster.open`."""
+        """Start the host on `node` and return its handle; see `Cluster.open`."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -139,7 +139,7 @@ class RayCluster:
         return host
 
     def close(self) -> None:
-        """Leave the cluster if it was joined here."""
+        """Disconnect from Ray, unless the process was connected before this object was made."""
         import ray
 
         if self._ours:
@@ -147,14 +147,14 @@ class RayCluster:
 
 
 class RayHost(NodeHost):
-    """The actor. A prompt with many completions is unpacked once."""
+    """The Ray actor that hosts a Grader on a node. A prompt shared by many completions is unpacked once."""
 
     def __init__(self, environments: Mapping[str, Environment], settings: Mapping[str, Any]) -> None:
         super().__init__(environments, settings)
         self._prompt = functools.lru_cache(KEPT_PROMPTS)(pickle.loads)
 
     def exchange_packed(self, tasks: Sequence[PackedTask], wait_s: float) -> Reply:
-        """Take tasks as they travel, and return what is finished; see `Node.exchange`."""
+        """Unpack `tasks`, accept them and return the finished results; see `Node.exchange`."""
         unpacked = [
             Task(number, self._prompt(prompt), tuple(_completion(text, more) for text, more in completions), together)
             for number, prompt, completions, together in tasks
@@ -163,7 +163,7 @@ class RayHost(NodeHost):
 
 
 class PackedPrompts:
-    """The prompts that were sent last, as bytes. Threads of all nodes share them; one that two threads pack is no harm."""
+    """A cache of recently sent prompts as bytes, shared by the threads of all nodes. Packing a prompt twice does no harm."""
 
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}
@@ -190,13 +190,19 @@ def _completion(text: str, whole: Completion | None) -> Completion:
 
 
 class RayNode:
-    """An actor that hosts a Grader; a `Node`."""
+    """The handle of an actor that hosts a Grader; implements `Node`."""
 
     def __init__(self, actor: Any, packed: Callable[[Prompt], bytes]) -> None:
         self._actor, self._packed = actor, packed
 
     def exchange(self, tasks: Sequence[Task], wait_s: float, answer_s: float = ANSWER_S) -> Reply:
-        """Hand over tasks, and return what is finished; see `Node.exchange`."""
+        """Send `tasks` and return the finished results; see `Node.exchange`.
+
+        Args:
+            tasks: the tasks to grade.
+            wait_s: how long, in seconds, to wait for results if there are none.
+            answer_s: seconds after which a node that has not answered counts as lost.
+        """
         sent = [
             (task.number, self._packed(task.prompt), [_plain(one) for one in task.completions], task.together) for task in tasks
         ]

@@ -18,7 +18,7 @@ PLACE_FIELDS = ("row", "line", "sample_index", "column", "group", "gold", "label
 
 
 class Place(BaseModel):
-    """A completion of the input."""
+    """Where a completion is in the input: its row, its line and its number in the row."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -28,7 +28,7 @@ class Place(BaseModel):
 
 
 class Agreement(BaseModel):
-    """Counts of completions. A verdict is right where its status is correct."""
+    """Counts of completions by label and verdict. A verdict says right if its status is correct."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -46,24 +46,24 @@ class Agreement(BaseModel):
 
     @property
     def compared(self) -> int:
-        """Completions with a label and a verdict."""
+        """Number of completions that have both a label and a verdict."""
         return self.both_right + self.both_wrong + self.only_verdict_right + self.only_label_right
 
     @property
     def agreed(self) -> int:
-        """Those of them on which both say the same."""
+        """Number of compared completions on which label and verdict agree."""
         return self.both_right + self.both_wrong
 
 
 def agrees(label: bool | None, score: Mapping[str, Any]) -> bool | None:
-    """Return whether a verdict says what a label says; None where one of the two is not there."""
+    """Return True if the verdict in `score` agrees with `label`; None if there is no label or no verdict."""
     return None if label is None or score["error"] is not None else (score["status"] == Status.CORRECT) == label
 
 
 class Disagreements:
-    """Counts the lines of an output file by label and verdict, and lists the lines on which the two disagree.
+    """Counts the lines of an output file by label and verdict, and writes those on which the two disagree to the file `path`.
 
-    A line of the list is one of `--diff-out`, with `label` in place of the old score. Without a disagreement there is no file.
+    The file's lines look like those of `--diff-out`, with `label` in place of the old score. It exists only if there are some.
     """
 
     def __init__(self, path: Path, column: str) -> None:
@@ -76,7 +76,7 @@ class Disagreements:
         remove(path)
 
     def watch(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """Yield the lines as they are."""
+        """Count `lines`, write the disagreements, and yield the lines unchanged."""
         stream: BinaryIO | None = None
         try:
             for line in lines:
@@ -93,7 +93,7 @@ class Disagreements:
                 stream.close()
 
     def agreement(self) -> Agreement:
-        """Return the counts of what was watched."""
+        """Return the counts of the lines that `watch` has yielded."""
         at = {f"{kind}_at": tuple(places) for kind, places in self._at.items()}
         return Agreement(column=self._column, **self._counts, **at)
 

@@ -13,9 +13,9 @@ from verigym.grade.reading.records import BadRow, place
 
 
 class BadRows:
-    """Writes `{file, row, line, field, reason}` for each bad row. Without one there is no file.
+    """Writes `{file, row, line, field, reason}` for each bad row. The file exists only if there are bad rows.
 
-    Every run writes it anew: it reads the input from the start, so a resumed run finds the same rows.
+    Every run writes the file anew. A resumed run reads the input from the start again and so finds the same rows.
     """
 
     def __init__(self, path: Path, source: str) -> None:
@@ -43,7 +43,7 @@ class BadRows:
         self._stream.write(json_line(line))
 
     def describe_first(self) -> str:
-        """Return the first bad row in words."""
+        """Return a description of the first bad row, or an empty string if there is none."""
         if self.first is None:
             return ""
         field = f", field {self.first.field!r}" if self.first.field else ""
@@ -51,7 +51,7 @@ class BadRows:
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Return whether two paths lead to one file, existing or not."""
+    """Return True if the paths `one` and `other` lead to the same file, whether it exists or not."""
     if one.exists() and other.exists():
         return os.path.samefile(one, other)
     return one.resolve() == other.resolve()

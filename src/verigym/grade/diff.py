@@ -30,19 +30,19 @@ KEPT = 50
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A completion with two verdicts."""
+    """A completion whose verdict or reward differs between two gradings."""
 
     new: Mapping[str, Any]
     old: Mapping[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as one line of the file of changes."""
+        """Return the change as one line of the file of changes."""
         return {**{name: self.new.get(name) for name in PLACE_FIELDS}, "new": self.new["score"], "old": self.old["score"]}
 
 
 @dataclass(slots=True)
 class Comparison:
-    """Counts of a comparison, and its first changes."""
+    """The counts from comparing two gradings, and the first changes."""
 
     new: Path
     old: Path
@@ -67,16 +67,16 @@ class Comparison:
 
     @property
     def both(self) -> int:
-        """Completions that stand in both files."""
+        """Number of completions that are in both files."""
         return self.verdicts.total()
 
     @property
     def differs(self) -> bool:
-        """Whether anything changed or is missing."""
+        """True if a verdict or reward changed, or a completion is missing from one of the files."""
         return bool(self.changed or self.only_new or self.only_old)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the counts, and the first changes as the file of changes has them."""
+        """Return the counts and the first changes as a dictionary for JSON."""
         counts = ("both", "changed", "only_new", "only_old", "other_prompts", "labelled", "new_agrees", "old_agrees")
         return {
             "new": str(self.new),
@@ -90,15 +90,15 @@ class Comparison:
 
 
 def compare(new: Path, old: Path, changes: Path | None = None) -> Comparison:
-    """Compare two files that `verigym grade` wrote.
+    """Compare two files that `verigym grade` wrote, and return the counts and the first changes.
 
     Args:
-        new: this grading.
-        old: the other.
-        changes: where every change is written, JSONL.
+        new: the scores of the new grading.
+        old: the scores of the old grading.
+        changes: a JSONL file to which every change is written; None to write none.
 
     Raises:
-        UsageError: a file cannot be read, is not one of `verigym grade`, or belongs to another input.
+        UsageError: a file cannot be read, was not written by `verigym grade`, or belongs to another input.
     """
     check_paths(new, old, changes)
     found = Comparison(new, old)
@@ -118,10 +118,10 @@ def compare(new: Path, old: Path, changes: Path | None = None) -> Comparison:
 
 
 def check_paths(new: Path, old: Path, changes: Path | None, *inputs: Path) -> None:
-    """Refuse, before anything is graded, a comparison that would lose a file or compare one with itself.
+    """Check, before anything is graded, that a comparison would not overwrite a file or compare a file with itself.
 
     Raises:
-        UsageError: naming the option.
+        UsageError: a path is unusable; the message names the option.
     """
     if not old.is_file():
         raise UsageError(f"--diff {old}: there is no such file")

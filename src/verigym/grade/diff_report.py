@@ -14,13 +14,13 @@ from verigym.terminal import printable
 
 
 def show(found: Comparison, changes: Path | None) -> None:
-    """Print counts, the table of verdicts and the first changes to standard output."""
+    """Print the counts, the table of verdicts and the first changes in `found` to standard output."""
     for line in lines(found, changes):
         print(printable(line))
 
 
 def lines(found: Comparison, changes: Path | None = None) -> list[str]:
-    """Return the comparison in lines of text."""
+    """Return the comparison `found` as lines of text; `changes` is named as the file that lists all changes."""
     agreed = found.both - sum(count for (old, new), count in found.verdicts.items() if old != new)
     shown = [
         f"old {found.old}: {_graders(found.old_graders)}",

@@ -24,7 +24,7 @@ FEW_EQUAL = 8
 
 
 class Hint(BaseModel):
-    """Something to look at before the figures are believed."""
+    """A warning that the results of a grading look suspicious, with examples and advice."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,7 +35,7 @@ class Hint(BaseModel):
     tried: tuple[Trial, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return it as it is printed."""
+        """Return the lines of text to print."""
         return [f"hint: {self.message}", *(f"  {line}" for line in (*self.examples, self.advice) if line)]
 
 
@@ -49,16 +49,16 @@ def hints(
     gold_extract: Extraction | None = None,
     workers: int | None = None,
 ) -> list[Hint]:
-    """Look at the figures, and where they are suspicious at texts and golds.
+    """Check the summary for suspicious results; where it has some, examine sampled texts and golds. Return the hints to print.
 
     Args:
-        summary: of all completions.
-        seen: a few of them.
-        environment: what graded them.
-        name: what it is loaded by.
-        options: what it was loaded with.
-        gold_extract: how golds were taken out of their columns, where they were.
-        workers: see Grader; for trying other options.
+        summary: the summary of all completions.
+        seen: samples of the completions.
+        environment: the environment that graded them.
+        name: the name that the environment is loaded by.
+        options: the options that the environment was loaded with.
+        gold_extract: how golds were extracted from their columns; None if they were taken as they are.
+        workers: number of worker processes for trying other options, see `Grader`.
     """
     found = []
     way: Extraction | None = None

@@ -39,7 +39,7 @@ SIDECARS = ("meta.json", "bad.jsonl", "disagreements.jsonl", "summary.json", "re
 
 
 class GradeJob(BaseModel):
-    """Settings of a run."""
+    """The settings of a grading run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,7 +66,7 @@ class GradeJob(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a run."""
+    """The results of a grading run."""
 
     summary: Summary
     bad_rows: int
@@ -107,10 +107,10 @@ class _Setup:
 
 
 def run(job: GradeJob) -> Outcome:
-    """Grade a file, or go on where an earlier run of the same job was stopped.
+    """Grade a file, or continue an interrupted run of the same job; return the results.
 
     Raises:
-        UsageError: a mistake in the call or an input that cannot be read to its end; what was graded before it is kept.
+        UsageError: the settings are wrong, or the input cannot be read to its end; results written before that are kept.
     """
     start = time.monotonic()
     _check_paths(job)
@@ -170,12 +170,13 @@ def run(job: GradeJob) -> Outcome:
 
 
 def with_references(columns: Columns, environment: Environment) -> Columns:
-    """Read each field of the environment's reference for which no column was named from its namesake.
+    """Return `columns` with a column for every field of the environment's reference, by default that of the same name.
 
-    Fields that need not be given are read where a row has a value. The prompt, completions and the group are none.
+    A field with a default value is read only in rows that have a value for it, and not from a column that holds prompts,
+    completions or groups.
 
     Raises:
-        UsageError: the environment's reference has no field of a name that was given.
+        UsageError: `columns` names a field that the environment's reference does not have.
     """
     kind = getattr(environment, "reference_type", None)
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):

@@ -18,7 +18,7 @@ PEEKED_BYTES = 1024
 
 
 def json_line(value: Any) -> bytes:
-    """Return a value as one line of JSON in UTF-8; a line with a lone surrogate, which has no bytes, is escaped."""
+    """Return `value` as one line of JSON in UTF-8, or in ASCII if it holds a lone surrogate, which UTF-8 cannot encode."""
     try:
         return (json.dumps(value, ensure_ascii=False) + "\n").encode()
     except UnicodeEncodeError:
@@ -26,11 +26,11 @@ def json_line(value: Any) -> bytes:
 
 
 class LineProblem(ValueError):
-    """A line that cannot be used; the lines after it can."""
+    """Raised for a line that cannot be used; reading can go on with the next line."""
 
 
 class LineReader:
-    """Reads line after line as text. `line` is the number of the line read last."""
+    """Reads a file line by line as text. `line` is the number of the last line read."""
 
     def __init__(self, name: str, raw: io.BufferedReader, max_line_bytes: int) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class LineReader:
         self._stream = cast(io.BufferedReader, gzip.GzipFile(fileobj=raw)) if zipped else raw
 
     def read(self) -> str | None:
-        """Return the next line with its line end; None at the end.
+        """Return the next line including its line break, or None at the end of the file.
 
         Raises:
             LineProblem: the line is too long or not UTF-8.
@@ -67,7 +67,7 @@ class LineReader:
         """Return everything that has not been read yet.
 
         Raises:
-            ValueError: it is not UTF-8.
+            ValueError: the text is not UTF-8.
             UsageError: the file cannot be read to its end.
         """
         with self._reading():
@@ -78,7 +78,7 @@ class LineReader:
             raise ValueError(f"not UTF-8 (byte {error.start + 1}: {error.reason})") from None
 
     def peek(self) -> bytes:
-        """Return the next bytes without reading them: at least one where there is any that can be read."""
+        """Return the next bytes without consuming them; empty at the end of the file or if it cannot be read."""
         try:
             # GzipFile has it too
             return self._stream.peek(PEEKED_BYTES).removeprefix(BOM)

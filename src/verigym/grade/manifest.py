@@ -23,23 +23,23 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that verdicts may depend on, where they are installed."""
+    """Return the versions of Python and of the installed packages that verdicts may depend on."""
     return installed(PACKAGES)
 
 
 def options_of(environment: Environment, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of an environment, those by default too; of one that is not ours, the given ones."""
+    """Return all options of `environment`, including defaults; for a third-party one without typed options, return `given`."""
     options = getattr(environment, "options", None)
     return options.model_dump(mode="json") if isinstance(options, BaseModel) else dict(given)
 
 
 def fingerprint(path: str | Path) -> dict[str, Any]:
-    """Return what tells one file from another: its size in bytes and the sha256 of its content as it is stored."""
+    """Return the file's size in bytes and its sha256, which together identify its content."""
     return {"size": os.stat(path).st_size, "sha256": file_sha256(path)}
 
 
 def differences(old: Any, new: Any) -> list[str]:
-    """Return every field that differs, with its old and its new value, in words."""
+    """Return a description of each field that differs, with its old and its new value."""
     if isinstance(old, dict) and isinstance(new, dict) and old.get("format_version") != new.get("format_version"):
         return [f"format_version was {old.get('format_version')!r} and is now {new.get('format_version')!r}"]
     found = list(differing(old, new))

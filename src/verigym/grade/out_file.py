@@ -34,15 +34,15 @@ ID_FIELDS = ("row", "sample_index", "prompt", "completion")
 
 
 def sidecar(out: Path, kind: str) -> Path:
-    """Return `OUT.kind`, beside the output file."""
+    """Return the path of the file `OUT.kind` beside the output file `out`."""
     return out.with_name(f"{out.name}.{kind}")
 
 
 def default_out(source: str) -> Path:
-    """Return the default path for the scores of an input.
+    """Return the default path for the scores of the input `source`.
 
     Raises:
-        UsageError: the input is standard input, which has no name.
+        UsageError: `source` is `-`, standard input, from which no name can be derived.
     """
     if source == "-":
         raise UsageError("missing option --out: standard input has no name to call the scores by")
@@ -51,10 +51,10 @@ def default_out(source: str) -> Path:
 
 
 def check_name(path: Path, flag: str) -> None:
-    """Refuse a name that promises another format than the JSON Lines that are written.
+    """Check that the suffix of `path` does not name a format other than JSON Lines, the only one that is written.
 
     Raises:
-        UsageError: naming the formats.
+        UsageError: the suffix belongs to another format; the message names the option `flag`.
     """
     if path.suffix.lower() in OTHER_FORMATS:
         raise UsageError(
@@ -64,7 +64,7 @@ def check_name(path: Path, flag: str) -> None:
 
 
 def write_atomically(path: Path, value: Any) -> None:
-    """Write JSON so that the file is either absent, old or whole."""
+    """Write `value` to `path` as JSON, atomically: the file never holds a part of it."""
     partial = sidecar(path, "partial")
     partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", errors="backslashreplace")
     os.replace(partial, path)
@@ -80,15 +80,15 @@ class EarlierLine:
 
     @property
     def again(self) -> bool:
-        """Whether its completion is to be graded again."""
+        """True if the line's completion is to be graded again."""
         return to_retry(self.line["score"])
 
 
 class OutFile:
-    """The output, open for appending. Closed without a line, it is deleted with its sidecar.
+    """The output file, open for appending. If no line was written by the time it is closed, it is deleted with its sidecar.
 
     Raises:
-        UsageError: it cannot be written, another process is writing it, or it was made with other settings.
+        UsageError: the file cannot be written, another process is writing it, or it was made with other settings.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], run: Mapping[str, Any], *, overwrite: bool) -> None:
@@ -132,10 +132,10 @@ class OutFile:
         self._stream.close()
 
     def earlier(self, identity: Mapping[str, Any]) -> EarlierLine | None:
-        """Return the next line of the file, which is this item's; None behind the last line.
+        """Return the file's next line, which must be that of the item `identity`; None after the last line.
 
         Raises:
-            UsageError: the file goes on with another item, so it belongs to another input.
+            UsageError: the next line is of another item, so the file belongs to another input.
         """
         line = self._next
         if line is None:
@@ -152,26 +152,26 @@ class OutFile:
         return earlier
 
     def check_finished(self) -> None:
-        """Refuse lines beyond the end of the input."""
+        """Raise UsageError if the file has lines beyond the end of the input."""
         if self._next is not None:
             raise UsageError(f"{self.path} holds more than the input gives: the input has changed; {START_AGAIN}")
 
     def append(self, value: Mapping[str, Any]) -> None:
-        """Write one line at once: what is written survives a kill of this process."""
+        """Write `value` as one line and flush it, so that the line survives a kill of this process."""
         self._record()
         with _writing(self.path):
             self._stream.write(json_line(value))
             self._stream.flush()
 
     def replace(self, number: int, value: Mapping[str, Any]) -> None:
-        """Write a line that takes the place of an earlier one at `settle`; it survives a kill as an appended one does."""
+        """Store `value` as the replacement of line `number`; `settle` puts it in place. It survives a kill of this process."""
         self._record()
         with _writing(self._journal.path):
             self._journal.add(number, value)
         self.retried += 1
 
     def settle(self) -> None:
-        """Put replaced lines in their places: the file holds either all of them or none."""
+        """Put all replacement lines into the file at once: after a kill it holds either all of them or none."""
         self._journal.close()
         if not self._journal.path.exists():
             return
@@ -264,10 +264,10 @@ def _leads_to(path: Path, stream: BinaryIO) -> bool:
 
 
 def complete_lines(path: Path, size: int | None = None) -> Generator[dict[str, Any], None, None]:
-    """Yield the lines of an output file, as far as `size` bytes.
+    """Yield the lines of an output file, up to `size` bytes if that is given.
 
     Raises:
-        UsageError: a line is not one that verigym wrote.
+        UsageError: a line was not written by verigym.
     """
     with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):

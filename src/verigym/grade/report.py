@@ -18,7 +18,7 @@ SHOWN_IDS = 8
 
 
 def show(outcome: Outcome) -> None:
-    """Print the summary to standard output."""
+    """Print the summary in `outcome` to standard output."""
     from verigym.envs.console import open_console, print_table
 
     rows = summary_rows(outcome)
@@ -40,7 +40,7 @@ def show(outcome: Outcome) -> None:
 
 
 def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:
-    """Return the summary as (name, value) in words."""
+    """Return the summary in `outcome` as (name, value) pairs of text."""
     summary = outcome.summary
     before = [f"{outcome.already_done:,} graded before"] if outcome.already_done else []
     before += [f"{outcome.retried:,} without a verdict graded again"] if outcome.retried else []
@@ -144,7 +144,7 @@ def _number(value: float | None) -> str:
 
 
 def show_hints(outcome: Outcome) -> None:
-    """Print on standard error what is suspicious about the figures, and what changed since earlier lines were made."""
+    """Print to standard error the hints about suspicious results, and which versions changed since earlier runs."""
     lines = [line for hint in outcome.hints for line in hint.lines()]
     if outcome.already_done and outcome.other_versions:
         lines.insert(0, f"warning: {outcome.already_done:,} lines were made with other versions: {outcome.other_versions}")

@@ -23,12 +23,12 @@ NO_REWARD = b'"reward": null'
 
 
 def to_retry(score: Mapping[str, Any]) -> bool:
-    """Whether a score is a failure of ours that another try may mend; an unusable gold stays one until the input changes."""
+    """Return True if `score` has an error that another try may fix. An unusable gold stays one until the input changes."""
     return score["error"] is not None and score["error"]["kind"] != "gold_invalid"
 
 
 def count(path: Path) -> tuple[int, int]:
-    """Return how many lines a file of scores has, and how many of them are to be graded again."""
+    """Return the number of lines in a file of scores, and how many of them are to be graded again."""
     lines = again = 0
     with open(path, "rb") as stream:
         for line in stream:
@@ -40,14 +40,14 @@ def count(path: Path) -> tuple[int, int]:
 
 
 class Journal:
-    """New lines, by the number of the line of the output that each replaces, from 1 and ascending."""
+    """A file of replacement lines, each with the number of the output line that it replaces; numbers start at 1 and ascend."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stream: BinaryIO | None = None
 
     def add(self, number: int, line: Mapping[str, Any]) -> None:
-        """Write one at once: what is written survives a kill of this process."""
+        """Write `line` as the replacement of line `number` and flush it, so that it survives a kill of this process."""
         if self._stream is None:
             self._stream = open(self.path, "wb")
         self._stream.write(json_line({"replaces": number, "by": line}))
@@ -60,7 +60,7 @@ class Journal:
             self._stream = None
 
     def entries(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield (number, line) up to the last whole line."""
+        """Yield the pairs (number, line) up to the last complete line."""
         with open(self.path, "rb") as stream:
             for line in stream:
                 if not line.endswith(b"\n"):
@@ -70,12 +70,12 @@ class Journal:
 
 
 def merge(out: Path, journal: Journal, target: BinaryIO) -> int:
-    """Write the output to `target` with the journal's lines in their places, and return how many there are.
+    """Write the lines of `out`, with the replacements from `journal`, to `target`; return the number of replaced lines.
 
-    One line of each is held at a time.
+    Only one line of each file is in memory at a time.
 
     Raises:
-        UsageError: the journal belongs to another output.
+        UsageError: `journal` belongs to another output.
     """
     entries, merged = journal.entries(), 0
     number, line = next(entries, (0, {}))

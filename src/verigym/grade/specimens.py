@@ -19,9 +19,9 @@ MAX_CHARS = 100_000
 
 
 class HashSample(Generic[T]):
-    """A reproducible sample of `most` of the values offered: those whose positions have the smallest hashes.
+    """A reproducible sample of at most `most` of the values offered: those whose positions have the smallest hashes.
 
-    Every n-th value would be biased, since columns and samples come in a fixed order.
+    Taking every n-th value would be biased, because columns and samples come in a fixed order.
     """
 
     def __init__(self, most: int = KEPT) -> None:
@@ -31,11 +31,11 @@ class HashSample(Generic[T]):
 
     @property
     def kept(self) -> list[T]:
-        """Return the values in the order in which they were offered."""
+        """The sampled values in the order in which they were offered."""
         return [value for _, _, value in sorted(self._heap, key=lambda entry: entry[1])]
 
     def offer(self, value: T) -> None:
-        """Consider the next value."""
+        """Offer the next value to the sample."""
         entry = (-zlib.crc32(self._seen.to_bytes(8, "big")), self._seen, value)
         self._seen += 1
         if len(self._heap) < self._most:
@@ -46,7 +46,7 @@ class HashSample(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """A completion and its verdict."""
+    """A sampled completion and its verdict."""
 
     item: Item
     score: Mapping[str, Any]
@@ -54,14 +54,14 @@ class Specimen:
 
 @dataclass(slots=True)
 class Specimens:
-    """Samples of the scored completions; offered in the order of the input, so that a resumed run keeps the same ones."""
+    """Samples of the scored completions. They are offered in input order, so that a resumed run draws the same ones."""
 
     all: HashSample[Specimen] = field(default_factory=HashSample)
     unread: HashSample[Specimen] = field(default_factory=HashSample)
     """Those in which no answer was found."""
 
     def see(self, item: Item, score: Mapping[str, Any]) -> None:
-        """Consider one completion."""
+        """Offer a completion and its score to the samples."""
         if score["status"] == Status.ERROR or len(item.completion.text) > MAX_CHARS:
             return
         self.all.offer(Specimen(item, score))

@@ -21,7 +21,7 @@ MAX_VOTERS = 4096
 
 
 class AtK(BaseModel):
-    """A figure at k samples: the mean over the groups that have at least k scored samples."""
+    """A metric at k samples: its mean over the groups that have at least k scored samples."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,7 +31,7 @@ class AtK(BaseModel):
 
 
 class Summary(BaseModel):
-    """Every share is among scored completions: a failure of ours is neither right nor wrong."""
+    """The summary of a grading. Rates are over scored completions: one that could not be graded is neither right nor wrong."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,7 +65,7 @@ class Summary(BaseModel):
 
     @property
     def ragged(self) -> bool:
-        """Whether groups have unequal numbers of scored samples."""
+        """True if groups differ in their number of scored samples."""
         return len(self.group_sizes) > 1
 
 
@@ -113,13 +113,14 @@ class _Totals:
 
 
 def summarise(lines: Iterable[Mapping[str, Any]], ks: Sequence[int] = ()) -> Summary:
-    """Add up the lines of an output file.
+    """Return the summary of the lines of an output file.
 
-    Groups go through a temporary SQLite database, which spills to disk: memory does not grow with their number.
+    Groups are counted in a temporary SQLite database, which spills to disk, so that memory does not grow with their number.
 
     Args:
-        lines: as `complete_lines` yields them.
-        ks: for pass@k and maj@k; when empty, the powers of two up to the largest group, if it has several samples.
+        lines: the lines, as `complete_lines` yields them.
+        ks: the values of k for pass@k and maj@k. If empty: the powers of two up to the largest group, if any group has several
+            samples.
     """
     totals = _Totals()
     with closing(sqlite3.connect("", isolation_level=None)) as database:

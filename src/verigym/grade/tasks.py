@@ -28,7 +28,7 @@ FENCES = ("```", "~~~")
 
 
 class DataJob(BaseModel):
-    """The data set that the samples belong to."""
+    """The data set whose tasks the samples answer, and how a sample names its task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,17 +41,17 @@ class DataJob(BaseModel):
 
     @property
     def column(self) -> str:
-        """The column of the samples."""
+        """The column of the samples that holds the task's id."""
         return self.id_column.partition("=")[0]
 
     @property
     def field(self) -> str:
-        """What the data set calls the id; empty where that is `task_id` or like the column."""
+        """The data set's field that holds the id; empty if it is `task_id` or has the same name as the column."""
         return self.id_column.partition("=")[2]
 
 
 class Joined(BaseModel):
-    """Counts of ids that matched tasks, and of those that did not."""
+    """Counts of the samples' ids that matched tasks of the data set, and of those that did not."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -73,10 +73,18 @@ def data_job(
     with_data: Mapping[str, Any],
     without_data: Mapping[str, Any],
 ) -> DataJob | None:
-    """Return the data set that the command line names, or None.
+    """Return the data set named on the command line, or None if `name` is None.
+
+    Args:
+        name: the data set, or NAME:SPLIT.
+        id_column: column of the samples that holds the task's id.
+        split: the split that the tasks are in.
+        data_dir: folder with the data set's local files.
+        with_data: flags, with their values, that need a data set.
+        without_data: flags, with their values, that have no effect with a data set.
 
     Raises:
-        UsageError: an option is missing, or one is given that would do nothing.
+        UsageError: an option is missing, or has no effect.
     """
     useless = next((flag for flag, value in (with_data if name is None else without_data).items() if value), None)
     if name is None:
@@ -94,10 +102,10 @@ def data_job(
 
 
 class Tasks:
-    """The prompts of a data set by the ids of its rows.
+    """The prompts of a data set, found by the ids of its rows.
 
     Raises:
-        UsageError: the data set cannot be read, its rows have no such id, or two have the same.
+        UsageError: the data set cannot be read, a row has no such id, or two rows have the same.
     """
 
     def __init__(self, job: DataJob, environment: str | None, options: Mapping[str, Any]) -> None:
@@ -117,23 +125,23 @@ class Tasks:
 
     @property
     def environment(self) -> Environment:
-        """The environment that grades them."""
+        """The environment that grades the tasks."""
         return self._rows.environment
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def described(self) -> dict[str, Any]:
-        """Return what tells this data from other data, for the record beside the scores."""
+        """Return the data set's name, number of rows, revision and file hashes, to be stored beside the scores."""
         found = {"name": self.name, "rows": len(self), "hub_revision": self._revision}
         files = [fingerprint(path) for path in self._files]
         return {**found, "file": files[0] if len(files) == 1 else files or None}
 
     def prompt(self, row: Mapping[str, Any]) -> Prompt:
-        """Return the task that a row's id names.
+        """Return the task whose id is in `row`.
 
         Raises:
-            FieldProblem: there is no id, or no task has it.
+            FieldProblem: `row` has no id, or no task has this id.
         """
         found = find(row, self.column)
         if isinstance(found, bool) or not isinstance(found, str | int):
@@ -151,7 +159,7 @@ class Tasks:
         return self._last[1]
 
     def joined(self) -> Joined:
-        """Return which tasks have no sample, and which ids no task."""
+        """Return the counts of tasks without a sample and of ids without a task."""
         lacking = [name for name, position in self._positions.items() if position not in self._seen]
         return Joined(
             data=self.name,
@@ -163,19 +171,21 @@ class Tasks:
 
 
 def completion_columns(job: DataJob | None) -> tuple[str, ...]:
-    """Return the columns that are looked for where none is named; `solution` is a program only beside a task of code."""
+    """Return the column names to look for if none is given; `solution` is among them only for a data set of programs."""
     programs = job is not None and load_config(job.name).environment == "code"
     return (*TEXTS, *(STANDARD[1:] if programs else ()), *RESPONSES)
 
 
 def reading_options(job: DataJob, environment: str | None, column: str, texts: Iterable[str]) -> dict[str, Any]:
-    """Return how standard sample files of code are read: bare programs, in `completion` the continuation of the task's code.
+    """Return the environment options for standard sample files of programs; an empty dictionary for any other file.
+
+    Such files hold bare programs; a column `completion` holds only what follows the task's code.
 
     Args:
         job: the data set.
-        environment: another than its own, where one is named.
-        column: where the completions stand.
-        texts: the first of them; where these have fences, programs are looked for in fences.
+        environment: name of the environment that grades in place of the data set's own; None for its own.
+        column: the column that holds the completions.
+        texts: the first completions. If only some of them have code fences, programs with and without fences are accepted.
     """
     if column not in STANDARD or (environment or load_config(job.name).environment) != "code":
         return {}
@@ -187,10 +197,10 @@ def reading_options(job: DataJob, environment: str | None, column: str, texts: I
 
 
 def check_usable(environment: Environment) -> None:
-    """Refuse an environment that lacks something here.
+    """Check that everything that `environment` needs is available on this machine.
 
     Raises:
-        UsageError: naming it.
+        UsageError: something is missing; the message says what.
     """
     try:
         environment.check()

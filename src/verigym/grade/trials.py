@@ -28,7 +28,7 @@ _READ = {Status.CORRECT, Status.PARTIAL, Status.INCORRECT}
 
 
 class Trial(BaseModel):
-    """Result of grading some texts with another option."""
+    """The result of grading some texts with another option."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,14 +48,14 @@ def try_options(
     pairs: Sequence[tuple[Prompt, Completion]],
     workers: int | None,
 ) -> list[Trial]:
-    """Grade a few texts with every other way to read them, in the order in which the environment trusts these.
+    """Grade a few texts with each alternative way to extract the answer; return the results, the most trusted way first.
 
     Args:
-        environment: the one whose figures are suspicious.
-        name: what it is loaded by.
-        options: what it was loaded with.
-        pairs: prompts and texts; the first TEXTS are tried.
-        workers: 0 to grade in this process, without limits.
+        environment: the environment whose results are suspicious.
+        name: the name that it is loaded by.
+        options: the options that it was loaded with.
+        pairs: prompts and completions, of which the first TEXTS are graded.
+        workers: 0 to grade in this process, without limits; any other value uses one worker process.
     """
     found = []
     end = time.monotonic() + ALL_TRIALS_S
@@ -78,7 +78,7 @@ def try_options(
 
 
 def alternatives(environment: Environment) -> Iterator[dict[str, Any]]:
-    """Yield changes of the environment's options that make it look for answers elsewhere."""
+    """Yield changes to the environment's options that make it look for the answer in another place."""
     options = getattr(environment, "options", None)
     if not isinstance(options, BaseModel):
         return
@@ -95,7 +95,10 @@ def alternatives(environment: Environment) -> Iterator[dict[str, Any]]:
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:
-    """Return the trial that found most right answers, or read most where none found any; None where none read anything."""
+    """Return the trial with the most right answers or, if none has any, with the most answers found; None if none found any.
+
+    Of trials that are nearly as good, the first is returned.
+    """
     for count in ("right", "read"):
         most = max((getattr(trial, count) for trial in trials), default=0)
         if most:
@@ -104,7 +107,7 @@ def best(trials: Sequence[Trial]) -> Trial | None:
 
 
 def as_arguments(change: Mapping[str, Any]) -> str:
-    """Return options as the command line takes them."""
+    """Return the options in `change` as command-line arguments."""
     return " ".join(f"--option {name}={_value(value)}" for name, value in change.items())
 
 

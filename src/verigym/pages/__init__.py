@@ -28,7 +28,7 @@ PAGES: Mapping[str, str] = MappingProxyType(
 
 
 def blocks(name: str) -> tuple[str, ...]:
-    """Return the generated parts of a page, in its order.
+    """Return the generated parts of a documentation page, in the page's order.
 
     Args:
         name: one of `PAGES`.

@@ -7,7 +7,7 @@ from verigym.pages.markdown import table
 
 
 def blocks() -> tuple[str, ...]:
-    """Return the table of peers: what is there, what happens without a reward, and what it was tried with."""
+    """Return the table of adapters: hook, handling of a missing reward, and tested version."""
     rows = (
         (f"`{name}`", peer.hook, peer.no_reward, f"{peer.package} {peer.tried}".strip(), peer.wire or "installed whole")
         for name, peer in PEERS.items()

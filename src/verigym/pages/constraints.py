@@ -11,13 +11,13 @@ from verigym.pages.markdown import field_table, table
 
 
 def blocks() -> tuple[str, ...]:
-    """Return the options, the instructions of IFEval and those of IFBench."""
+    """Return three tables: the options, the instructions of IFEval and those of IFBench."""
     options = field_table(ConstraintsOptions, ConstraintsOptions.model_fields, title="option")
     return options, instructions("ifeval"), instructions("ifbench")
 
 
 def instructions(benchmark: str) -> str:
-    """Return a table of the instructions of `ifeval` or `ifbench`."""
+    """Return the table of instructions of `benchmark`, which is `ifeval` or `ifbench`."""
     return table(("id", "arguments", "followed when"), _rows(benchmark))
 
 

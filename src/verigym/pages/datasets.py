@@ -11,7 +11,7 @@ _GOLDS = {"all": "in each row", "some": "where there is one", "none": "none"}
 
 
 def blocks() -> tuple[str, ...]:
-    """Return docs/datasets_table.md as a whole."""
+    """Return the whole page docs/datasets_table.md as one part."""
     configs = [load_config(name) for name in available()]
     sets = ("name", "what", "splits", "where", "environment", "gold", "licence")
     parts = [

@@ -9,12 +9,12 @@ from pydantic import BaseModel
 
 
 def cell(text: str) -> str:
-    """Return a text on one line, with its pipes escaped."""
+    """Return `text` on one line with pipe characters escaped."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table. Cells are escaped; a row has one for each column."""
+    """Return a Markdown table of `columns` and `rows`, escaping each value; a row has one value per column."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(_line(row) for row in lines)
 
@@ -24,11 +24,11 @@ def _line(row: Sequence[str]) -> str:
 
 
 def field_table(model: type[BaseModel], names: Iterable[str] | None = None, title: str = "field") -> str:
-    """Return a row for each field: name, default, description.
+    """Return a Markdown table of the fields of `model`, with name, default and description.
 
     Args:
         model: the settings class.
-        names: which fields, in this order; by default all, a class's own before those that it inherits.
+        names: the fields to list, in this order; by default all, the class's own before inherited ones.
         title: heading of the first column.
     """
     if names is None:

@@ -183,7 +183,7 @@ SOURCES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def blocks() -> tuple[str, ...]:
-    """Return the table with a row for each setting of each preset."""
+    """Return a table with one row for each setting of each preset."""
     rows = (
         (f"`{name}`", preset.source, f"`{field}`", f"`{value}`", SOURCES[name][field])
         for name, preset in PRESETS.items()

@@ -7,7 +7,7 @@ from verigym.serve.settings import Served, ServiceLimits, ServiceSettings
 
 
 def blocks() -> tuple[str, ...]:
-    """Return the tables of a configuration, of one environment in it, and of its limits."""
+    """Return three tables: the fields of a configuration, of one environment in it, and of its limits."""
     fields = [name for name in ServiceSettings.model_fields if name != "limits"]
     return (
         f"### Fields of the configuration\n\n{field_table(ServiceSettings, fields)}",

@@ -11,7 +11,7 @@ SET_BY_PIPELINE = "| `output` |"
 
 
 def blocks() -> tuple[str, ...]:
-    """Return docs/stages_table.md as a whole."""
+    """Return the whole page docs/stages_table.md as one part."""
     parts = [
         "# Fields of pipelines and stages",
         "Made by `python -m verigym.pages stages`; a test keeps it current. See [stages.md](stages.md).",

@@ -44,7 +44,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What goes into the page."""
+    """Options of a report page."""
 
     title: str = ""
     max_samples: int = 100_000
@@ -72,12 +72,12 @@ class Built:
 
 
 def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = ReportOptions()) -> Built:
-    """Write the page of some runs, scores and evaluations.
+    """Write a report page about runs, score files and evaluations; return its path and counts.
 
     Args:
-        inputs: what to show; the others are compared with the first.
-        out: the page.
-        options: what goes into it.
+        inputs: the inputs to show; all others are compared with the first.
+        out: the HTML file to write.
+        options: options of the page.
 
     Raises:
         UsageError: an input cannot be read, or the page cannot be written.

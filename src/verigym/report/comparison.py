@@ -21,18 +21,23 @@ UNPAIRED, SAME, CHANGED = 0, 1, 2
 
 
 class Twins:
-    """The verdicts of each input on completions that others have graded, too."""
+    """The verdicts on completions that occur in several inputs, for example because two graders have graded the same file."""
 
     def __init__(self) -> None:
         self._of: dict[int, dict[str, tuple[str, float | None]]] = {}
 
     def add(self, record: Record) -> None:
-        """Keep a verdict, if its completion may stand in other inputs."""
+        """Store the verdict of `record` if its completion can occur in other inputs."""
         if record.twin_id:
             self._of.setdefault(record.input, {})[record.twin_id] = (record.status, record.reward)
 
     def change(self, place: int, twin_id: str) -> int:
-        """Return whether another input has another verdict on a completion: UNPAIRED, SAME or CHANGED."""
+        """Return CHANGED if another input has another verdict on the completion, SAME if not, UNPAIRED if no other has it.
+
+        Args:
+            place: the input's number among the report's inputs.
+            twin_id: the completion's id, equal in all inputs; empty for one that is not shared.
+        """
         if not twin_id or place not in self._of:
             return UNPAIRED
         mine = self._of[place][twin_id]
@@ -42,9 +47,9 @@ class Twins:
         return CHANGED if any(other != mine for other in others) else SAME
 
     def compare(self, first: int, other: int) -> dict[str, Any] | None:
-        """Return how two inputs judge their common completions; None where they have none.
+        """Return counts that compare the verdicts of two inputs on their common completions; None if they have none.
 
-        `right` counts completions on which both say whether they are correct, and agree.
+        `agreed` counts the completions that both have graded and that both, or neither, call correct.
         """
         mine, others = self._of.get(first, {}), self._of.get(other, {})
         common = mine.keys() & others.keys()
@@ -64,9 +69,9 @@ class Twins:
 
 
 def compare_prompts(first: Mapping[str, PromptTally], other: Mapping[str, PromptTally]) -> dict[str, Any] | None:
-    """Return the difference of accuracy (other minus first) over the prompts that both have scored, paired; None without any.
+    """Return the paired difference of accuracy, `other` minus `first`, over prompts that both have scored, or None.
 
-    The interval is a bootstrap that draws prompts.
+    The interval comes from a bootstrap over prompts.
     """
     common = [key for key in first if key in other and first[key].scored and other[key].scored]
     if not common:
@@ -89,8 +94,8 @@ def run_summary(rows: Sequence[Mapping[str, Any]], steps: int | None) -> dict[st
     """Return a run's row in the table of runs.
 
     Args:
-        rows: of its metrics.jsonl.
-        steps: that it is to have.
+        rows: the rows of the run's metrics.jsonl.
+        steps: the number of steps that the run is configured for; None if unknown.
     """
     train = [row for row in rows if row["kind"] == "train"]
     held_out = [

@@ -14,7 +14,7 @@ PHASES = ("generate_s", "grade_wait_s", "update_s", "sync_s", "evaluate_s", "che
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A diagram: one metric by source, or several metrics of a run."""
+    """One diagram of the page: a single metric by source, or several metrics of a run."""
 
     key: str
     title: str
@@ -60,13 +60,13 @@ PANELS = (
 
 @dataclass(slots=True)
 class Columns:
-    """The numbers of a run's rows of one kind: steps, and values by metric."""
+    """The numbers in a run's rows of one kind: the steps, and for each metric its values at these steps."""
 
     steps: list[int] = field(default_factory=list)
     values: dict[str, list[float | None]] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Add a row; metrics that it lacks, or that others lacked, are None there."""
+        """Add a row. A metric that is missing from this row, or from all earlier ones, is None there."""
         self.steps.append(row["step"])
         for name, value in row.items():
             if name in ("step", "kind"):
@@ -82,12 +82,13 @@ class Columns:
 
 
 def curves(place: int, rows: Sequence[Mapping[str, Any]], components: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return a run's curves for the page: columns by kind, and the lines of each panel.
+    """Return a run's curves for the page: the columns by kind, and the lines of each diagram.
 
     Args:
         place: the run's number among the report's inputs.
-        rows: of its metrics.jsonl.
-        components: source and name of each in its samples; components of components are left out, too many to tell apart.
+        rows: the rows of the run's metrics.jsonl.
+        components: (source, name) of each reward component in the run's samples. Components of a composed environment's parts
+            are left out, because they are too many to tell apart.
     """
     kinds: dict[str, Columns] = {}
     for row in rows:

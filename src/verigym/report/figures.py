@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(slots=True)
 class PromptTally:
-    """The verdicts of one prompt in one input."""
+    """The counts of verdicts on one prompt in one input."""
 
     source: str
     difficulty: str
@@ -33,7 +33,7 @@ class PromptTally:
 
 @dataclass(slots=True)
 class SourceTally:
-    """The verdicts of a source."""
+    """The counts of verdicts, rewards and tokens of one source."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     rewarded: int = 0
@@ -43,7 +43,7 @@ class SourceTally:
 
 
 class Tally:
-    """The counts of one input."""
+    """The counts of one input, by source and by prompt."""
 
     def __init__(self) -> None:
         self.sources: defaultdict[str, SourceTally] = defaultdict(SourceTally)
@@ -69,7 +69,13 @@ class Tally:
             source.reward += record.reward
 
     def expected(self, prompt_id: str, source: str, reward: float) -> float | None:
-        """Return the mean reward of the prompt's other samples, or of the source's where it has no others; None without any."""
+        """Return the mean reward of the prompt's other samples or, if it has none, of the source's; None if neither exist.
+
+        Args:
+            prompt_id: the prompt of the sample in question.
+            source: the source of the prompt.
+            reward: the sample's own reward, which is left out of the mean.
+        """
         prompt, whole = self.prompts[prompt_id], self.sources[source]
         for count, total in ((prompt.rewarded, prompt.reward), (whole.rewarded, whole.reward)):
             if count > 1:
@@ -77,10 +83,10 @@ class Tally:
         return None
 
     def as_json(self, by_prompt: bool) -> dict[str, Any]:
-        """Return the figures for the page.
+        """Return the counts and rates of this input for the page.
 
         Args:
-            by_prompt: whether one model drew all samples of a prompt, so that its share of right ones means something.
+            by_prompt: also return pass rates by prompt; they mean something only if one model drew all samples of a prompt.
         """
         total: Counter[str] = Counter()
         for source in self.sources.values():
@@ -128,7 +134,7 @@ class Tally:
 
 
 def share(prompts: Iterable[PromptTally], key: str) -> dict[str, Any]:
-    """Return the share of right samples among the scored ones, with a bootstrap interval that draws prompts."""
+    """Return the accuracy over the scored samples of `prompts`, and its bootstrap interval, for which `key` seeds the draws."""
     tally = Counter((one.correct, one.scored) for one in prompts if one.scored)
     clusters = [Cluster(correct, scored, groups) for (correct, scored), groups in tally.items()]
     scored, correct = (sum(getattr(one, name) * one.groups for one in clusters) for name in ("n", "correct"))
@@ -143,9 +149,9 @@ def share(prompts: Iterable[PromptTally], key: str) -> dict[str, Any]:
 
 
 def step_statuses(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the verdicts of all completions of a run's steps, by status, from its metrics; empty where these do not tell.
+    """Return the number of completions of a run's steps by status, from its metrics; empty if these hold no statuses.
 
-    Logs of earlier versions have no shares by status: `no_answer` then counts texts that were cut off or hit a limit, too.
+    Logs of earlier versions have no rates by status; their `no_answer` also counts texts that were cut off or hit a limit.
     """
     counts: defaultdict[str, float] = defaultdict(float)
     for row in rows:

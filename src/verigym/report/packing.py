@@ -39,7 +39,7 @@ TOO_MANY = "(other)"
 
 
 class Packer:
-    """Takes samples one by one; memory holds the index and compressed texts."""
+    """Packs samples into the page's format. Memory holds only the index and compressed texts."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -77,11 +77,12 @@ class Packer:
     ) -> dict[str, Any]:
         """Close the last chunk and return the index for the page.
 
-        A sample's surprise is the distance of its reward from the expected one.
+        A sample's `surprise` is the absolute difference between its reward and the expected reward.
 
         Args:
-            expected: mean reward of a sample's peers, by input, prompt, source and its own reward, where the log gives none.
-            change: of an input's verdict on a completion, see `Twins.change`.
+            expected: returns the mean reward of a sample's peers from its input, prompt, source and reward; called if the
+                sample's log gives none.
+            change: returns whether an input's verdict on a completion differs from that of other inputs, see `Twins.change`.
         """
         if self._pending:
             self._close_chunk()

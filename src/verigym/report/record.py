@@ -22,7 +22,7 @@ class NotASample(ValueError):
 
 @dataclass(slots=True)
 class Record:
-    """One completion with its verdict."""
+    """One completion with its verdict, as the report reads it from any kind of input."""
 
     input: int
     """Number of the report's input."""
@@ -48,12 +48,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class TextLimit:
-    """Cuts long texts, in the middle."""
+    """The maximum length of a text; a longer one is cut in the middle."""
 
     characters: int
 
     def cut(self, text: str) -> str:
-        """Return the text, or its beginning and end with the number of characters left out between them."""
+        """Return `text`, or if it is too long its beginning and end with a note of how many characters were left out."""
         left_out = len(text) - self.characters
         if left_out <= 0:
             return text
@@ -66,7 +66,7 @@ LARGEST = 1e100
 
 
 def number(value: Any) -> float | None:
-    """Return a number; None for anything else, and for what is beyond `LARGEST`, with which no figure can be computed."""
+    """Return `value` as a float; None if it is no number, NaN, or larger in magnitude than `LARGEST`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -77,23 +77,23 @@ def number(value: Any) -> float | None:
 
 
 def whole(value: Any, otherwise: int = -1) -> int:
-    """Return a number that fits into 31 bits; `otherwise` for anything else."""
+    """Return `value` as an integer if it is a number of at most 31 bits, else `otherwise`."""
     found = number(value)
     return int(found) if found is not None and abs(found) < 2**31 else otherwise
 
 
 def text(value: Any) -> str:
-    """Return a text as it is, nothing for None, and other values as JSON."""
+    """Return `value` itself if it is a string, an empty string for None, and JSON for any other value."""
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def verdict(score: Mapping[str, Any]) -> tuple[str, float | None]:
-    """Return the status and the reward of a score.
+    """Return the status and the reward of `score`.
 
     Raises:
-        NotASample: it has no status of ours.
+        NotASample: the status is not one of verigym's.
     """
     status = score.get("status")
     if status not in STATUSES:
@@ -102,7 +102,7 @@ def verdict(score: Mapping[str, Any]) -> tuple[str, float | None]:
 
 
 def score_texts(score: Mapping[str, Any], limit: TextLimit) -> Fields:
-    """Return what a score says in words and components."""
+    """Return the fields of `score` for display: reason, answer, components and error."""
     found: Fields = {"reason": limit.cut(text(score.get("reason")))}
     if score.get("answer") is not None:
         found["answer"] = limit.cut(text(score["answer"]))
@@ -121,7 +121,7 @@ def score_texts(score: Mapping[str, Any], limit: TextLimit) -> Fields:
 
 
 def completion_texts(completion: str, steps: Any, limit: TextLimit) -> Fields:
-    """Return a completion with its scored steps; offsets count UTF-16 units, as the page's strings do."""
+    """Return the completion and its scored steps for display; offsets count UTF-16 units, as in JavaScript strings."""
     found: Fields = {"completion": limit.cut(completion)}
     scored = []
     wide = bool(completion) and max(completion) > "\uffff"
@@ -139,7 +139,7 @@ def completion_texts(completion: str, steps: Any, limit: TextLimit) -> Fields:
 
 
 def turn_texts(turns: Any, limit: TextLimit) -> list[Fields]:
-    """Return the turns of an episode."""
+    """Return the turns of an episode for display."""
     found = []
     for turn in turns if isinstance(turns, Sequence) and not isinstance(turns, str) else ():
         if not isinstance(turn, Mapping):
@@ -165,7 +165,7 @@ def _call(call: Mapping[str, Any], limit: TextLimit) -> list[str]:
 
 
 def message_texts(messages: Any, limit: TextLimit) -> list[Fields]:
-    """Return a prompt's messages; a text is one message of the user."""
+    """Return a prompt's messages for display; a plain string becomes one user message."""
     if isinstance(messages, str):
         return [{"role": "user", "text": limit.cut(messages)}]
     found = []
@@ -177,11 +177,11 @@ def message_texts(messages: Any, limit: TextLimit) -> list[Fields]:
 
 
 def difficulty(*places: Any, column: str | None = None) -> str:
-    """Return how difficult a task is, as its metadata or columns say; nothing where they do not.
+    """Return a task's difficulty as text, or an empty string if none is given.
 
     Args:
-        places: dictionaries to look in, in order.
-        column: the name to look for, in place of the usual ones.
+        places: dictionaries to search, in order.
+        column: the key to look for; None for the usual ones.
     """
     for place in places:
         for name in (column,) if column else DIFFICULTY:

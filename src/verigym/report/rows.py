@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 class LogTail:
-    """Follows a log. A resumed run replaces its log by a shorter one, after which all rows are read again."""
+    """Follows a growing log file. If a resumed run replaces the log by a shorter one, all rows are read again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class LogTail:
         self._last = b""
 
     def update(self) -> bool:
-        """Read what is new, and return whether anything is. A last line without its line break waits for the rest."""
+        """Read the new lines; return True if there were any or the log began anew. An incomplete last line is left unread."""
         try:
             stream = open(self.path, "rb")
         except OSError:
@@ -69,7 +69,7 @@ class LogTail:
 
 
 class Lines:
-    """Iterates over the rows of a file, and counts lines that are no JSON objects; a last line that is cut off is no line."""
+    """Iterates over the JSON objects in a file, one per line, and counts other lines except an incomplete last one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,13 +96,13 @@ def _row(line: bytes) -> Row | None:
 
 
 def first_row(path: Path) -> Row | None:
-    """Return the first line of a file as a JSON object; None where it is none."""
+    """Return the first line of a file as a JSON object, or None if it is not one."""
     with open(path, "rb") as stream:
         return _row(stream.readline(64 * 2**20))
 
 
 def read_json(path: Path) -> Row:
-    """Return a JSON file's object; an empty one where there is no such file or it holds something else."""
+    """Return the JSON object in a file; empty if there is no such file or it holds anything else."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -73,7 +73,7 @@ _FILES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Names:
-    """What a package is called where."""
+    """The names of a package in different contexts."""
 
     distribution: str
     """For pip, such as `word-ladder`."""
@@ -84,13 +84,14 @@ class Names:
 
 
 def names_of(name: str) -> Names:
-    """Return the names that follow from one.
+    """Return the names that a package called `name` has in different contexts.
 
     Args:
         name: letters, digits, `-`, `_` and `.`, as PEP 508 allows them.
 
     Raises:
-        UsageError: it is no such name, gives no name for a Python module, or is taken by an environment or by a module.
+        UsageError: `name` is invalid or too long, cannot become the name of a Python module, or is that of an existing
+            environment or module.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name of a package: expected letters, digits, -, _ and ., such as word-ladder")
@@ -116,13 +117,14 @@ def _module_is_there(package: str) -> bool:
 
 
 def make_package(name: str, kind: Kind, folder: Path | None = None) -> tuple[Names, Path, list[Path]]:
-    """Write a small environment that works: a package with its tests and its CI, or a file with what trains on it.
+    """Write a small working environment: a package with its tests and its CI, or one file with what trains on it.
 
     Args:
-        name: of the package or the file, see `names_of`.
+        name: the name of the package or file, see `names_of`.
         kind: `single` for one turn, `tools` for a model that calls tools, `game` for episodes with a state; `file` for one file
             with one turn, a pipeline that trains on it, and a script for TRL.
-        folder: where it goes, by default the package's name below the present folder. It must not exist, or be empty.
+        folder: where to write; by default a folder with the environment's name in the current folder. It must not exist or be
+            empty.
 
     Returns:
         The names, the folder, and the files that were written, in order.

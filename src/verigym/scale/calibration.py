@@ -21,7 +21,7 @@ _NEEDED = ("completions", "completion_tokens", "completion_tokens_max", "generat
 
 
 class Verdicts(BaseModel):
-    """The verdicts of one source."""
+    """The share and the grading times of one source's verdicts."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,12 +36,12 @@ class Verdicts(BaseModel):
 
     @property
     def times(self) -> LogNormal:
-        """Distribution of a verdict's seconds."""
+        """The distribution of a verdict's time in seconds."""
         return LogNormal.of(self.mean_s, self.largest_s, self.per_step)
 
 
 class Costs(BaseModel):
-    """What a step is made of, in seconds and tokens."""
+    """The parameters of the cost of a training step, in seconds and tokens."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -73,19 +73,19 @@ class Costs(BaseModel):
 
     @property
     def lengths(self) -> LogNormal:
-        """Distribution of the tokens of a completion."""
+        """The distribution of a completion's length in tokens."""
         return LogNormal.of(self.tokens_mean, self.tokens_largest, self.completions, self.tokens_most)
 
 
 def calibrate(runs: Sequence[Path]) -> Costs:
-    """Return the costs that runs of one model on one machine show; sizes and lengths are the first run's.
+    """Return step costs estimated from runs of one model on one machine; batch size and lengths are those of the first run.
 
     Args:
-        runs: output folders. Several, with different numbers of completions per step, tell the cost of a decoding step from
-            that of a row in it.
+        runs: output folders. Runs with different numbers of completions per step are needed to separate the fixed cost of a
+            decoding step from its cost per sequence.
 
     Raises:
-        UsageError: a folder holds no run, its metrics lack what is needed, or the run does what the model has no part for.
+        UsageError: a folder holds no run, its metrics lack a needed column, or the run uses something that is not modelled.
     """
     loaded = [_Run(path) for path in runs]
     first = loaded[0]

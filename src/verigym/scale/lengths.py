@@ -12,9 +12,9 @@ _LARGEST_SIGMA = 2.5
 
 @dataclass(frozen=True)
 class LogNormal:
-    """A log-normal distribution, cut at `most`.
+    """A log-normal distribution whose draws are cut off at `most`.
 
-    Lengths of completions and times of verdicts are positive with a long tail to the right.
+    Lengths of completions and times of verdicts are positive and have a long tail to the right.
     """
 
     mu: float
@@ -23,17 +23,17 @@ class LogNormal:
 
     @classmethod
     def of(cls, mean: float, largest: float, count: float, most: float = math.inf) -> LogNormal:
-        """Return the distribution with this mean, of which `count` draws have a maximum of about `largest`.
+        """Return the log-normal distribution with mean `mean` whose `count` draws have a maximum of about `largest`.
 
         The maximum of n draws is about exp(mu + sigma z), with z the normal quantile of (n - 3/8) / (n + 1/4) (Blom, 1958), and
-        the mean is exp(mu + sigma^2 / 2). Their ratio gives sigma = z - sqrt(z^2 - 2 ln(largest / mean)). A ratio beyond any
-        log-normal gives sigma = z, at most 2.5.
+        the mean is exp(mu + sigma^2 / 2). Their ratio gives sigma = z - sqrt(z^2 - 2 ln(largest / mean)). If the ratio is
+        larger than any log-normal allows, sigma = z is used; sigma is never above 2.5.
 
         Args:
-            mean: of all draws; positive.
+            mean: mean of all draws; positive.
             largest: mean of the maxima of `count` draws.
-            count: draws of one step.
-            most: no draw is larger.
+            count: number of draws in one step.
+            most: upper bound; a larger draw is replaced by it.
         """
         if largest <= mean or count <= 1:
             return cls(math.log(mean), 0.0, most)

@@ -17,7 +17,7 @@ MOST_WORKERS = 4096
 
 @dataclass(frozen=True)
 class Plan:
-    """A plant and what the model says of it."""
+    """An allocation of servers, workers and learners, and the step times predicted for it."""
 
     plant: Plant
     completions: int
@@ -25,18 +25,18 @@ class Plan:
 
     @property
     def bound(self) -> str:
-        """Return what a step waits for most: `generation`, `grading` or `update`."""
+        """The phase that a step waits for most: `generation`, `grading` or `update`."""
         of = self.prediction
         parts = {"generation": of.generation_s, "grading": of.grade_wait_s, "update": of.update_s}
         return max(parts, key=lambda name: parts[name])
 
     def figures(self) -> dict[str, Any]:
-        """Return all figures, for JSON."""
+        """Return the allocation and all predicted figures as a dictionary for JSON."""
         return {**asdict(self.plant), "completions": self.completions, **asdict(self.prediction), "bound": self.bound}
 
 
 def plan(costs: Costs, plant: Plant, completions: int | None = None) -> Plan:
-    """Return what the model says of one plant; `completions` as in `simulate`."""
+    """Return the plan for the allocation `plant`; `completions` is the number per step, see `simulate`."""
     count = completions or round(costs.completions)
     return Plan(plant, count, simulate(costs, plant, completions=count))
 
@@ -44,17 +44,17 @@ def plan(costs: Costs, plant: Plant, completions: int | None = None) -> Plan:
 def grid(
     costs: Costs, servers: Iterable[int], workers: Iterable[int], overlap: Sequence[bool], completions: int | None = None
 ) -> list[Plan]:
-    """Return a plan for each combination."""
+    """Return a plan for each combination of `servers`, `workers` and `overlap`, with one learner."""
     return [plan(costs, Plant(s, w, 1, o), completions) for s, w, o in product(servers, workers, overlap)]
 
 
 def fewest_workers(costs: Costs, plant: Plant, completions: int | None = None) -> Plan:
-    """Return the plan with the fewest workers whose step is at most `ENOUGH` times that of a plant with a worker a completion.
+    """Return the plan with the fewest workers whose step is at most `ENOUGH` times as long as with one worker per completion.
 
     Args:
-        costs: from `calibrate`.
-        plant: its `workers` are not used.
-        completions: as in `simulate`.
+        costs: the costs from `calibrate`.
+        plant: the allocation; its `workers` are ignored.
+        completions: number of completions per step, see `simulate`.
     """
 
     def with_workers(count: int) -> Plan:
@@ -73,9 +73,9 @@ def fewest_workers(costs: Costs, plant: Plant, completions: int | None = None) -
 
 
 def split(costs: Costs, gpus: int, overlap: bool, completions: int | None = None) -> list[Plan]:
-    """Return a plan for each way to split GPUs into servers and learners, each with the fewest workers that are enough.
+    """Return a plan for each split of `gpus` GPUs into servers and learners; each has the fewest workers that are enough.
 
-    With one GPU, server and learner take turns on it.
+    With a single GPU, server and learner take turns on it.
     """
     if gpus == 1:
         return [fewest_workers(costs, Plant(overlap=False), completions)]

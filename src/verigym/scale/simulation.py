@@ -23,7 +23,7 @@ from verigym.trainer.rng import keyed_random
 
 @dataclass(frozen=True)
 class Plant:
-    """What a run has to work with."""
+    """The servers, grading workers and learners that a run is allocated."""
 
     servers: int = 1
     """Engines or servers that generate; each decodes as fast as the measured one."""
@@ -53,14 +53,14 @@ class Prediction:
 
 
 def simulate(costs: Costs, plant: Plant, *, completions: int | None = None, steps: int = 40, seed: int = 0) -> Prediction:
-    """Simulate `steps` steps and return their means.
+    """Simulate `steps` training steps and return the means of their times and loads.
 
     Args:
-        costs: from `calibrate`.
-        plant: servers, workers, learners.
-        completions: completions a step; those of the measured run by default.
-        steps: steps after the first, which is left out.
-        seed: key of all draws.
+        costs: the costs from `calibrate`.
+        plant: the number of servers, workers and learners.
+        completions: number of completions per step; by default as in the measured run.
+        steps: number of steps to average over; one more is simulated first and left out.
+        seed: determines all random draws.
     """
     return _Simulation(costs, plant, completions or round(costs.completions), keyed_random("scale", seed)).run(steps)
 

@@ -23,14 +23,14 @@ class _Entry:
 
 
 class Answers:
-    """A bounded store, in memory, safe to use from several threads.
+    """A bounded in-memory store of answers by idempotency key. It is thread-safe.
 
-    A key in use is never dropped. Answered ones are dropped from the oldest on, when one of the limits is passed.
+    A key whose answer is still being computed is never dropped. Once a limit is exceeded, the oldest answers are dropped.
 
     Args:
-        most: answers that are kept.
-        most_bytes: of these answers and their keys together.
-        keep_s: how long each is kept.
+        most: maximum number of stored answers.
+        most_bytes: maximum total size of these answers and their keys, in bytes.
+        keep_s: seconds for which an answer is stored.
     """
 
     def __init__(self, most: int, most_bytes: int, keep_s: float) -> None:
@@ -46,17 +46,17 @@ class Answers:
         return len(self._open) + len(self._kept)
 
     def claim(self, key: str, fingerprint: str, waiter: Waiter) -> bool:
-        """Return whether the caller is to find the answer, and then to `settle` or `abandon` it.
+        """Return True if the caller is the first with this key and must compute the answer, then call `settle` or `abandon`.
 
-        If not, `waiter` gets the answer of the first who asked: at once, or when it is there.
+        If False, `waiter` is called with the first caller's answer: at once if it is known, or as soon as it is.
 
         Args:
             key: idempotency key.
-            fingerprint: of what is asked.
+            fingerprint: hash of the request's content.
             waiter: called with the answer.
 
         Raises:
-            Problem: the key stood for something else before.
+            Problem: `key` was used before for a request with another fingerprint.
         """
         with self._lock:
             self._expire()
@@ -74,7 +74,7 @@ class Answers:
         return False
 
     def settle(self, key: str, answer: bytes) -> None:
-        """Keep an answer, and give it to all who wait."""
+        """Store `answer` under `key` and pass it to all waiters."""
         with self._lock:
             entry = self._open.pop(key)
             waiting, entry.waiting = entry.waiting, None
@@ -86,7 +86,7 @@ class Answers:
             waiter(answer)
 
     def abandon(self, key: str, answer: bytes) -> None:
-        """Forget a key that got no answer worth keeping; all who wait get this one."""
+        """Forget `key` without storing an answer, so that a later request tries again; pass `answer` to the present waiters."""
         with self._lock:
             waiting = self._open.pop(key).waiting
         for waiter in waiting or ():

@@ -52,21 +52,21 @@ CODES: Mapping[int, Code] = {status: code for code, status in STATUS.items()}
 
 
 class Service:
-    """What answers requests, and what has to be started and ended with it.
+    """The service: its web application, and the grader and sessions that are started and ended with it.
 
     Args:
-        environments: by name.
-        tokens: none where the service listens on loopback alone.
-        limits: on requests.
-        workers: grading processes, and as many for sessions.
-        cluster: as the Grader takes it; sessions stay on this machine.
-        timeout_s: of an item, and of a turn.
-        cache: file of verdicts.
-        concurrency: by environment, how many of its items may be graded at the same time.
-        aliases: other names of environments in requests.
+        environments: the environments by name.
+        tokens: the accepted tokens; none if the service listens on loopback only.
+        limits: limits on requests.
+        workers: number of grading processes, and of further processes for sessions.
+        cluster: the cluster to grade on, see `Grader`; sessions stay on this machine.
+        timeout_s: wall time in seconds that one item, or one turn, may take.
+        cache: file in which verdicts are cached; None for no cache.
+        concurrency: maximum number of items that are graded at the same time, by environment.
+        aliases: other names by which requests may call environments.
 
     Raises:
-        UsageError: an argument does not fit.
+        UsageError: an argument is invalid.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class Service:
         self._watch()
 
     def start(self) -> None:
-        """Start the grading workers and wait for them. Those of sessions start with the first episode.
+        """Start the grading workers and wait for them. The workers for sessions start with the first episode.
 
         Raises:
-            UsageError: none can be started.
+            UsageError: no worker can be started.
         """
         self.grader.start()
         self.ready = True
 
     def close(self) -> None:
-        """End the workers. Items without a verdict are answered with an error."""
+        """End the workers. Items that have no verdict yet are answered with an error."""
         self.grader.close()
         if self.sessions is not None:
             self.sessions.close()

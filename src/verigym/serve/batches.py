@@ -26,15 +26,15 @@ _PAUSE_S = 0.02
 
 
 class BatchResponse(Response):
-    """Streams one line of JSON an item, in the order in which verdicts come. The items have been admitted.
+    """A response that streams one JSON line per item, in the order in which the verdicts arrive. The items must be admitted.
 
-    If the client goes away, items with a key are graded all the same: the answers are kept for when it asks again. The others
-    are given up.
+    If the client disconnects, items with an idempotency key are still graded and their answers stored, so that the client can
+    ask again; items without a key are dropped.
 
     Args:
-        desk: grades.
-        items: of the request.
-        keys: their idempotency keys.
+        desk: grades the items.
+        items: the items of the request.
+        keys: the idempotency key of each item, or None.
     """
 
     media_type = NDJSON
@@ -117,7 +117,7 @@ class BatchResponse(Response):
             self._take(b"")
 
     def line(self, index: int, answer: Answer) -> None:
-        """Take the answer to an item; called in any thread."""
+        """Queue the `answer` to item number `index` for sending; may be called in any thread."""
         head = f'{{"index":{index},"id":{json.dumps(self._items[index].id)},'
         tail = b'"score":%b}\n' % answer.score if answer.problem is None else b'"problem":%b}\n' % answer.problem.body
         self._take(head.encode() + tail)
@@ -140,5 +140,5 @@ class _Line:
 
 
 def item_keys(items: Sequence[BatchItem], of_request: str | None) -> list[Any]:
-    """Return the key of each item: its own, or one made of the request's and its position."""
+    """Return the key of each item: its own, else one derived from the request's key and the item's position, else None."""
     return [item.key or (None if of_request is None else f"{of_request}#{place}") for place, item in enumerate(items)]

@@ -25,10 +25,10 @@ _RESERVED = frozenset(("self", "text", "metadata"))
 
 
 def load_served(named: Sequence[Served]) -> dict[str, Environment]:
-    """Return environments by their names, checked to be usable here.
+    """Return the environments in `named` by name, after checking that each can be used on this machine.
 
     Raises:
-        UsageError: there is no such environment, an option does not fit, a tool is missing, or two have one name.
+        UsageError: there is no such environment, an option is invalid, a tool is missing, or two environments have one name.
     """
     loaded: list[Environment] = []
     for one in named:
@@ -38,22 +38,24 @@ def load_served(named: Sequence[Served]) -> dict[str, Environment]:
 
 
 def spellings(named: Sequence[Served], names: Sequence[str]) -> dict[str, str]:
-    """Return the names of environments by their `module:Class`, so that requests may use either; none for a class of several.
+    """Return a mapping from `module:Class` to the environment's name, so that requests may use either.
+
+    A class that is served several times with different options is left out.
 
     Args:
-        named: as the service was started with them.
-        names: of the environments that they became, in the same order.
+        named: the environments as given when the service was started.
+        names: the names of these environments, in the same order.
     """
     given = [one.environment for one in named]
     return {one: name for one, name in zip(given, names, strict=True) if ":" in one and given.count(one) == 1}
 
 
 class Catalog:
-    """The environments of a service.
+    """The environments of a service, and the reading of requests about them.
 
     Args:
-        environments: by name.
-        aliases: other names of theirs.
+        environments: the environments by name.
+        aliases: other names by which requests may call them.
     """
 
     def __init__(self, environments: Mapping[str, Environment], aliases: Mapping[str, str] | None = None) -> None:
@@ -62,18 +64,18 @@ class Catalog:
         self.interactive = {name: one for name, one in environments.items() if opens_sessions(one)}
 
     def name(self, given: str) -> str:
-        """Return the name of the environment that a request calls so; what is no alias is returned as it is."""
+        """Return the name of the environment with the alias `given`; return `given` itself if it is no alias."""
         return self._aliases.get(given, given)
 
     def require(self, request: ScoreRequest | OpenEpisode, place: str = "") -> Environment:
-        """Return the environment of a request.
+        """Return the environment that a request names.
 
         Args:
-            request: what is asked.
-            place: of the request, for the message.
+            request: the request.
+            place: the request's position in its batch, for the message.
 
         Raises:
-            Problem: it is not served, or generates no tasks where one of its own is asked for.
+            Problem: the environment is not served, or the request asks it for a generated task and it generates none.
         """
         environment = self.environments.get(self.name(request.environment))
         if environment is None:
@@ -84,11 +86,11 @@ class Catalog:
         return environment
 
     def prompt(self, request: ScoreRequest | OpenEpisode) -> Prompt:
-        """Return the task that a request names.
+        """Return the prompt of the task in `request`.
 
         Raises:
-            Problem: as `require`, or the environment takes another reference.
-            EnvironmentFailure: our side could not make the task.
+            Problem: the environment is not served, or the task's fields do not fit it.
+            EnvironmentFailure: making the task failed through no fault of the request.
         """
         environment: Any = self.require(request)
         try:
@@ -107,11 +109,11 @@ class Catalog:
             raise Problem("invalid", " ".join(str(error).split())[:500]) from None
 
     def item(self, request: ScoreRequest) -> tuple[Prompt, Completion]:
-        """Return the task and the completion of an item.
+        """Return the prompt and the completion in `request`.
 
         Raises:
-            Problem: as `prompt`, or the completion is in no form that is known.
-            EnvironmentFailure: as `prompt`.
+            Problem: the environment is not served, the task does not fit it, or the completion has an unknown format.
+            EnvironmentFailure: making the task failed through no fault of the request.
         """
         prompt = self.prompt(request)
         if isinstance(request.completion, str):
@@ -124,7 +126,7 @@ class Catalog:
             raise Problem("invalid", " ".join(str(error).split())[:500]) from None
 
     def describe(self) -> list[ServedEnvironment]:
-        """Return what is served, as clients see it."""
+        """Return the descriptions of all served environments for clients."""
         return [
             ServedEnvironment(
                 name=name,
@@ -140,7 +142,7 @@ class Catalog:
 
 
 def reference_schema(environment: Environment) -> dict[str, Any]:
-    """Return the JSON schema of an environment's reference; of a composition, whose parts have one each, any object's."""
+    """Return the JSON schema of the environment's reference; for a composition of several, the schema of any object."""
     kind = getattr(environment, "reference_type", None)
     if kind is None and (inner := getattr(environment, "inner", None)) is not None:
         kind = getattr(inner, "reference_type", None)

@@ -32,7 +32,7 @@ DRAIN_RETRY_S = 5
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of an item: exactly one of the two is set."""
+    """The answer to an item: either its score or the problem is set, never both."""
 
     score: bytes = b""
     """The verdict as JSON."""
@@ -44,19 +44,19 @@ Done = Callable[[Answer], None]
 
 
 def ascii_json(answer: BaseModel) -> bytes:
-    """Return a score or another answer as JSON in ASCII: it may hold half surrogates, which no other form can carry."""
+    """Return `answer` as JSON in ASCII, with escapes for lone surrogates, which UTF-8 cannot encode."""
     return json.dumps(answer.model_dump(mode="json"), separators=(",", ":")).encode()
 
 
 class Desk:
-    """Items between their acceptance and their answer.
+    """Accepts items, has them graded, and passes on their answers.
 
     Args:
-        catalog: of the environments.
-        grader: grades them.
-        answers: by idempotency key.
-        most: items that are accepted at the same time.
-        metrics: counts them.
+        catalog: reads tasks and completions from requests.
+        grader: grades the items.
+        answers: stores the answers by idempotency key.
+        most: maximum number of items that are pending at the same time.
+        metrics: counts items and verdicts.
     """
 
     def __init__(self, catalog: Catalog, grader: Grader, answers: Answers, most: int, metrics: Metrics) -> None:
@@ -70,10 +70,10 @@ class Desk:
         """Whether nothing more is accepted."""
 
     def admit(self, count: int) -> None:
-        """Accept so many items, which the caller then has to `submit`, or to give back by `release`.
+        """Reserve room for `count` items; the caller must then `submit` each of them, or give back the room by `release`.
 
         Raises:
-            Problem: the service is draining, or has no room for them; it says when to come again.
+            Problem: the service is draining, or has no room; `retry_after_s` says when to try again.
         """
         with self._lock:
             self.refuse_if_draining()
@@ -87,16 +87,16 @@ class Desk:
             self.pending += count
 
     def refuse_if_draining(self) -> None:
-        """Refuse new work before the end of the process.
+        """Check that the service still accepts work.
 
         Raises:
-            Problem: it is near.
+            Problem: the service is about to stop.
         """
         if self.draining:
             raise Problem("unavailable", "the service is stopping; ask again in a moment", retry_after_s=DRAIN_RETRY_S)
 
     def release(self, count: int = 1) -> None:
-        """Note that accepted items are answered or given up."""
+        """Give back the room of `count` items, which have been answered or dropped."""
         now = time.monotonic()
         with self._lock:
             self.pending -= count
@@ -105,11 +105,12 @@ class Desk:
             self._last = now
 
     def submit(self, request: ScoreRequest, key: str | None, done: Done) -> Future[Score] | None:
-        """Grade an admitted item; `done` is called once with the answer, in any thread, and the item is released.
+        """Grade an admitted item; `done` is called once, in any thread, with the answer, and the item is released.
 
         Returns:
-            The verdict to come of an item without a key, which may be cancelled when nobody waits for it: `done` is then not
-            called. None where the answer is, or will be, kept for the key.
+            A future of the score if the item has no `key` and is being graded, else None. If the future is cancelled, `done` is
+                not
+            called.
         """
         try:
             prompt, completion = self.catalog.item(request)
@@ -166,10 +167,10 @@ class Desk:
             self.release()
 
     async def score(self, request: ScoreRequest, key: str | None) -> Answer:
-        """Accept and grade one item.
+        """Admit and grade one item; return its answer.
 
         Raises:
-            Problem: as `admit`.
+            Problem: `admit` refuses the item.
         """
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Answer] = loop.create_future()
@@ -186,10 +187,10 @@ class Desk:
             answered.cancel()
 
     async def judge(self, prompt: Prompt, completion: Completion) -> Score:
-        """Accept and grade an episode.
+        """Admit and grade the `completion` of an episode; return its score.
 
         Raises:
-            Problem: as `admit`.
+            Problem: `admit` refuses the item.
         """
         self.admit(1)
         started = time.perf_counter()

@@ -66,13 +66,13 @@ class _Open:
 
 
 class Episodes:
-    """The episodes that are open.
+    """The open episodes of the service.
 
     Args:
-        sessions: hold them.
-        catalog: makes their tasks.
+        sessions: runs the episodes' sessions.
+        catalog: makes their prompts.
         desk: grades them.
-        limits: on their number, length and idleness.
+        limits: limits on their number, length and idle time.
         metrics: counts them.
     """
 
@@ -89,14 +89,14 @@ class Episodes:
 
     @property
     def kept(self) -> int:
-        """Episodes that have their verdict and are kept."""
+        """Number of episodes that are over and still stored with their verdict."""
         return sum(one.ended for one in self._open.values())
 
     async def open(self, request: OpenEpisode, key: str | None) -> OpenedEpisode:
-        """Begin an episode; the same key gives the same one as long as it is open.
+        """Begin an episode and return its description; the same `key` returns the same episode as long as it is open.
 
         Raises:
-            Problem: the task does not fit, there are too many episodes, or the key stood for another one.
+            Problem: the task does not fit the environment, too many episodes are open, or `key` belongs to another request.
         """
         self._desk.refuse_if_draining()
         if key is None:
@@ -169,10 +169,10 @@ class Episodes:
         return one
 
     def state(self, id: str) -> EpisodeState:
-        """Return an episode as it stands.
+        """Return the present state of the episode `id`.
 
         Raises:
-            Problem: there is none of this id.
+            Problem: there is no such episode.
         """
         one = self._find(id)
         prompt = one.transcript.prompt
@@ -181,11 +181,11 @@ class Episodes:
         return EpisodeState(episode=id, environment=prompt.environment, messages=messages, turn=one.next, done=done)
 
     async def turn(self, id: str, request: PlayTurn) -> TurnReply:
-        """Play a turn; one that was played before is answered as it was then.
+        """Play a turn and return the session's reply; a turn that was already played gets the same reply again.
 
         Raises:
-            Problem: there is no such episode, the number is not the next one, the text is another one than before, or the
-                episode is over.
+            Problem: there is no such episode, `request.turn` is not the number of the next turn, it was played with another
+                text, the episode is over, or its turns are too long together.
         """
         one = self._find(id)
         place = request.turn - one.first
@@ -245,12 +245,13 @@ class Episodes:
         )
 
     async def end(self, id: str, reason: FinishReason) -> EndedEpisode:
-        """End an episode and grade it; again, the same verdict.
+        """End an episode, grade it and return it with its score; another call returns the same.
 
-        It is forgotten when it has been idle, is deleted, or so many have ended since as may be open.
+        An ended episode is forgotten when it is idle for too long, is dropped, or too many others have ended since.
 
         Raises:
-            Problem: there is no such episode, a turn is on its way, or there is no room to grade it.
+            Problem: there is no such episode, a turn is still being played, it was ended for another `reason`, or there is no
+                room to grade it.
         """
         one = self._find(id)
         if one.ending is None:
@@ -288,14 +289,14 @@ class Episodes:
         return ended
 
     def drop(self, id: str) -> None:
-        """Forget an episode, and close its session if it is open. An unknown id is forgotten already."""
+        """Forget the episode `id`, and close its session if it is open. An unknown id is no error."""
         one = self._open.pop(id, None)
         if one is not None and one.ending is None:
             self._metrics.episode_ended("given_up")
         self._by_key = {key: known for key, known in self._by_key.items() if not _gone(known[1], self._open)}
 
     def drop_idle(self) -> None:
-        """Give up episodes that nobody has asked for in a while."""
+        """Drop the episodes for which no request has come for too long."""
         before = time.monotonic() - self._limits.episode_idle_s
         for one in list(self._open.values()):
             if one.used < before and not one.busy:

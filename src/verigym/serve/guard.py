@@ -30,13 +30,15 @@ LINGER_S = 2.0
 
 
 class Guard:
-    """Refuses requests without a token, for another host, or with a body too large or too late; counts all.
+    """ASGI middleware that refuses requests without a valid token, for another host, or with too large or too slow a body.
+
+    It also counts all requests.
 
     Args:
-        app: what is guarded.
-        tokens: none where the service listens on loopback alone. Then a request must be for a name of this machine, or a web
-            page could reach the service by a name of its own.
-        limits: of bodies.
+        app: the application to protect.
+        tokens: the accepted tokens; none if the service listens on loopback only. The Host header must then name this machine,
+            so that a web page cannot reach the service under a host name of its own.
+        limits: limits on bodies.
         metrics: counts requests.
     """
 

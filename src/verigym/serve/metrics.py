@@ -15,7 +15,7 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
 
 
 class Metrics:
-    """One registry a service. Labels have few values: routes, served environments, statuses, reasons."""
+    """The Prometheus metrics of one service. Labels take few values: routes, served environments, statuses, reasons."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -69,15 +69,15 @@ class Metrics:
         self._ended.labels(how).inc()
 
     def watch(self, name: str, what: str, value: Callable[[], float]) -> None:
-        """Add a gauge that is read when it is asked for."""
+        """Add a gauge `name` with the description `what`, which calls `value` each time it is read."""
         Gauge(name, what, registry=self.registry).set_function(value)
 
     def watch_counters(self, counters: Callable[[], Mapping[str, float]]) -> None:
-        """Add counters that are kept elsewhere, by name."""
+        """Add counters that are kept elsewhere; `counters` returns their values by name."""
         self.registry.register(_Elsewhere(counters))
 
     def text(self) -> bytes:
-        """Return all of them in Prometheus' text format."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)
 
 

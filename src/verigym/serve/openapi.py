@@ -45,7 +45,7 @@ _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer
 
 
 def problems(*codes: Code) -> dict[int | str, dict[str, Any]]:
-    """Return the responses of refused requests."""
+    """Return the OpenAPI responses for requests that are refused with `codes`."""
     return {
         STATUS[code]: {"description": _SAID[code], "model": ProblemBody}
         | ({"headers": _RETRY} if code in ("overloaded", "unavailable") else {})
@@ -87,7 +87,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (ScoreRequest, BatchItem, OpenEpisode, 
 
 
 def describe(app: FastAPI, catalog: Catalog, limits: ServiceLimits) -> None:
-    """Give an application its description: made once, with the environments that are served."""
+    """Set the application's OpenAPI description, built once for the environments that are served."""
     made: dict[str, Any] = {}
 
     def schema() -> dict[str, Any]:

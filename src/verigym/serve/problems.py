@@ -50,13 +50,13 @@ class ProblemBody(BaseModel):
 
 
 class Problem(Exception):
-    """A request that is refused.
+    """Raised to refuse a request.
 
     Args:
-        code: the reason; it gives the HTTP status.
-        message: one sentence.
-        retry_after_s: whole seconds after which another try may succeed, where time alone may help.
-        headers: further ones of the response.
+        code: the reason, which determines the HTTP status.
+        message: one sentence for the client.
+        retry_after_s: whole seconds after which another try may succeed; None if waiting does not help.
+        headers: further headers of the response.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class Problem(Exception):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of `ProblemBody`."""
+        """Return the values of the fields of `ProblemBody`."""
         return {"error": self.code, "message": self.message}
 
     @property
     def body(self) -> bytes:
-        """JSON, in ASCII: what the message quotes may hold half surrogates."""
+        """Return the problem as JSON in ASCII, with escapes for lone surrogates that the message may quote."""
         return json.dumps(self.fields).encode()

@@ -22,7 +22,7 @@ BODY_GRACE_S = 5.0
 
 
 class Waiting:
-    """The connections of a service whose request is not complete, the longest waiting first."""
+    """The connections of a service whose request is not complete, longest waiting first."""
 
     def __init__(self, limits: ServiceLimits, metrics: Metrics) -> None:
         self.limits, self.metrics = limits, metrics
@@ -32,19 +32,19 @@ class Waiting:
         return len(self._connections)
 
     def add(self, connection: GuardedProtocol) -> None:
-        """Note that a connection waits, and end the one that waits longest where they are too many."""
+        """Add a waiting connection; if there are now too many, end the one that has waited longest."""
         self._connections[connection] = None
         if len(self._connections) > self.limits.waiting_connections:
             oldest, _ = self._connections.popitem(last=False)
             oldest.give_up("crowded_out")
 
     def remove(self, connection: GuardedProtocol) -> None:
-        """Note that its request is complete, or the connection gone."""
+        """Remove a connection whose request is complete, or which is closed."""
         self._connections.pop(connection, None)
 
 
 class GuardedProtocol(H11Protocol):
-    """One connection. `guarded_protocol` makes the class of a service."""
+    """One connection with limits on how long a request may take to arrive. `guarded_protocol` makes the class for a service."""
 
     waiting: ClassVar[Waiting]
 
@@ -55,7 +55,7 @@ class GuardedProtocol(H11Protocol):
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request, unless there are too many connections."""
+        """Begin to wait for a request; if there are too many connections, refuse this one."""
         super().connection_made(transport)
         limits = self.waiting.limits
         if len(self.connections) > limits.connections:
@@ -65,7 +65,7 @@ class GuardedProtocol(H11Protocol):
         self._wait("head", limits.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop to wait."""
+        """Cancel the timers of the connection."""
         self._settle()
         if self._unread is not None:
             self._unread.cancel()
@@ -73,17 +73,17 @@ class GuardedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, and see what is missing."""
+        """Process `data` and set the timer for the part of the request that is still missing."""
         super().data_received(data)
         self._look(began=bool(data))
 
     def on_response_complete(self) -> None:
-        """Go on to the next request, of which a part may have come."""
+        """Go on to the next request, part of which may already have arrived."""
         super().on_response_complete()
         self._look(began=bool(self.conn.trailing_data[0]))
 
     def give_up(self, why: str) -> None:
-        """End a connection whose request is not complete."""
+        """Close a connection whose request is incomplete; `why` is the reason that the metrics count."""
         self._settle()
         if self.transport.is_closing():
             return
@@ -129,13 +129,13 @@ class GuardedProtocol(H11Protocol):
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """Give the client time to read what it was sent."""
+        """Stop writing, and start a timer for the client to read what it was sent."""
         super().pause_writing()
         if self._unread is None:
             self._unread = self.loop.call_later(self.waiting.limits.write_s, self._unread_for_long)
 
     def resume_writing(self) -> None:
-        """Go on: it reads."""
+        """Resume writing after the client has read."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
@@ -146,7 +146,7 @@ class GuardedProtocol(H11Protocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP."""
+        """Answer input that is not HTTP with status 400."""
         self.waiting.metrics.refused("malformed")
         if self.cycle is not None and not self.cycle.response_complete:  # in the middle of a body: nobody else may answer
             self.cycle.disconnected = True
@@ -158,5 +158,5 @@ class GuardedProtocol(H11Protocol):
 
 
 def guarded_protocol(limits: ServiceLimits, metrics: Metrics) -> type[GuardedProtocol]:
-    """Return the class of a service's connections, whose waiting ones are counted together."""
+    """Return the connection class for one service; its instances share one collection of waiting connections."""
     return type("ServiceProtocol", (GuardedProtocol,), {"waiting": Waiting(limits, metrics)})

@@ -17,10 +17,10 @@ NDJSON = "application/x-ndjson"
 
 
 def media_type(content_type: str | None, *known: str) -> str:
-    """Return the media type of a body.
+    """Return the media type in `content_type`, without parameters.
 
     Raises:
-        Problem: it is none of the known.
+        Problem: the media type is not one of `known`.
     """
     given = (content_type or "").partition(";")[0].strip().lower()
     if given not in known:
@@ -29,24 +29,24 @@ def media_type(content_type: str | None, *known: str) -> str:
 
 
 def read(body: bytes, model: type[M]) -> M:
-    """Return the request in a JSON body.
+    """Return the request in a JSON body, parsed as `model`.
 
     Raises:
-        Problem: it is no JSON, or not what the model describes.
+        Problem: `body` is not JSON, or does not fit `model`.
     """
     return _checked(_value(body, "the body"), model, "")
 
 
 def read_batch(body: bytes, kind: str, most: int) -> list[BatchItem]:
-    """Return the items of a batch: a JSON list, or one JSON object a line.
+    """Return the items of a batch: a JSON list, or one JSON object per line.
 
     Args:
-        body: the request's.
+        body: the body of the request.
         kind: its media type.
-        most: items that are taken.
+        most: maximum number of items.
 
     Raises:
-        Problem: it holds none or too many, or one that is no item; the message names which.
+        Problem: the batch is empty or too large, or an item is invalid; the message says which.
     """
     if kind == NDJSON:
         lines = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]

@@ -219,5 +219,5 @@ class Health(_Response):
 
 
 def turns_of(given: list[dict[str, JsonValue]]) -> list[Turn]:
-    """Return the turns of a saved episode; pydantic's errors are the caller's."""
+    """Return the turns of a saved episode. A pydantic ValidationError is passed on to the caller."""
     return [Turn.model_validate(one) for one in given]

@@ -34,11 +34,11 @@ _SWEEP_S = 5.0
 
 
 class ServiceProcess(uvicorn.Server):
-    """uvicorn's server with a drain before its shutdown.
+    """uvicorn's server, which before it shuts down waits until all accepted items are answered (drains).
 
     Args:
-        config: of uvicorn.
-        service: what it serves.
+        config: uvicorn's configuration.
+        service: the service to run.
     """
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
@@ -52,21 +52,21 @@ class ServiceProcess(uvicorn.Server):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and start the workers meanwhile."""
+        """Open the sockets, and start the workers in the background."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         self._do(self._warm_up())
         self._do(self._sweep())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the connections, then the workers."""
+        """Close the connections, then end the workers."""
         await super().shutdown(sockets)
         for task in self._tasks:
             task.cancel()
         await asyncio.to_thread(self.service.close)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Drain on the first signal; end at once on the second."""
+        """Begin to drain on the first signal; exit at once on the second."""
         if self.service.desk.draining or self._loop is None:
             self.should_exit = self.force_exit = True
             return
@@ -111,7 +111,7 @@ class ServiceProcess(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
+    """Return a listening TCP socket on `host` and `port`.
 
     Raises:
         UsageError: the address cannot be used.
@@ -133,7 +133,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def configured(service: Service) -> uvicorn.Config:
-    """Return uvicorn's settings for a service."""
+    """Return uvicorn's configuration for `service`."""
     return uvicorn.Config(
         service.app,
         loop="asyncio",
@@ -152,13 +152,13 @@ def configured(service: Service) -> uvicorn.Config:
 
 
 def serve(settings: ServiceSettings) -> ExitCode:
-    """Serve until a signal ends it.
+    """Run the service until a signal ends it.
 
     Returns:
-        OK where every accepted item was graded, else FAILED.
+        OK if every accepted item was graded, else FAILED.
 
     Raises:
-        UsageError: a setting does not fit, the address is taken, or no worker can be started.
+        UsageError: a setting is invalid, the address is in use, or no worker can be started.
     """
     allow_files()
     sys.setswitchinterval(SWITCH_S)

@@ -14,7 +14,7 @@ class _Settings(BaseModel):
 
 
 class ServiceLimits(_Settings):
-    """How much the service takes on, and how long it waits."""
+    """Limits on the size and number of requests, and on waiting times."""
 
     body_bytes: int = Field(default=32 * 2**20, ge=1024)
     """A request's body, at most."""
@@ -62,7 +62,7 @@ class ServiceLimits(_Settings):
 
 
 class Served(_Settings):
-    """An environment as a configuration names it."""
+    """An environment to serve, as a configuration describes it."""
 
     environment: str
     """Name, or `module:Class`."""
@@ -75,7 +75,7 @@ class Served(_Settings):
 
 
 class ServiceSettings(_Settings):
-    """All of it; also the fields of a configuration file."""
+    """All settings of the service, which are also the fields of a configuration file."""
 
     environments: tuple[Served, ...] = Field(min_length=1)
     """What is served; a name alone stands for an environment without options."""

@@ -18,13 +18,13 @@ _MAKE_ONE = "make one with `python -c 'import secrets; print(secrets.token_urlsa
 
 
 class Tokens:
-    """The tokens that are accepted, as hashes; several let one be replaced while clients change over.
+    """The hashes of the accepted tokens. There may be several, so that clients can change over to a new token one by one.
 
     Args:
-        tokens: none where every request is accepted.
+        tokens: the tokens; empty to accept every request.
 
     Raises:
-        UsageError: a token is short, or holds what no header can carry.
+        UsageError: a token is too short, or holds a character that a header cannot carry.
     """
 
     def __init__(self, tokens: Sequence[str]) -> None:
@@ -39,7 +39,7 @@ class Tokens:
         return bool(self._hashes)
 
     def accept(self, authorization: bytes | None) -> bool:
-        """Return whether the value of an Authorization header holds one of them. Takes as long for any wrong one."""
+        """Return True if the value of an Authorization header holds an accepted token. Every wrong token takes equally long."""
         scheme, _, given = (authorization or b"").partition(b" ")
         digest = hashlib.sha256(given.strip()).digest()
         found = False
@@ -49,12 +49,12 @@ class Tokens:
 
 
 def read_tokens(file: str | None) -> Tokens:
-    """Return the tokens of a file, one a line, or else of the environment variable `VERIGYM_TOKEN`.
+    """Return the tokens in `file`, one per line, or without a file the one in the environment variable `VERIGYM_TOKEN`.
 
-    A token is never an argument of a command, which every user of a machine can read.
+    Tokens are not accepted as command-line arguments, which all users of a machine can read.
 
     Raises:
-        UsageError: the file cannot be read or holds none, both are given, or a token does not fit.
+        UsageError: the file cannot be read or is empty, both file and variable are given, or a token is invalid.
     """
     value = os.environ.get(VARIABLE, "")
     if file is None:
@@ -73,7 +73,7 @@ def read_tokens(file: str | None) -> Tokens:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address, or every address of a name, is reached from this machine alone."""
+    """Return True if `host`, an address or a name, can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -86,10 +86,10 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open_service(host: str, tokens: Tokens) -> None:
-    """Refuse to listen beyond loopback without a token.
+    """Check that a service that other machines can reach has a token.
 
     Raises:
-        UsageError: no token is given, and the address is reached from other machines.
+        UsageError: there is no token, and `host` can be reached from other machines.
     """
     if not tokens and not is_loopback(host):
         raise UsageError(
@@ -99,7 +99,7 @@ def refuse_open_service(host: str, tokens: Tokens) -> None:
 
 
 def is_local_name(host: bytes | None) -> bool:
-    """Return whether a Host header names this machine, so that no web page has sent the request to a name of its own."""
+    """Return True if `host`, the value of a Host header, names this machine and not a host name that a web page set up."""
     if host is None:
         return False
     name = host.decode("latin-1").strip()

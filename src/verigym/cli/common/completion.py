@@ -30,7 +30,7 @@ def _silent(offer: Callable[..., Iterable[Any]]) -> Callable[..., list[Any]]:
 
 @_silent
 def environments(incomplete: str) -> Offered:
-    """Return the names of environments."""
+    """Return completions of `incomplete`: the names of environments."""
     from verigym.envs.registry import available
 
     return list(available())
@@ -38,7 +38,7 @@ def environments(incomplete: str) -> Offered:
 
 @_silent
 def data_sets(incomplete: str) -> Offered:
-    """Return the data sets that come with verigym, and YAML files."""
+    """Return completions of `incomplete`: the data sets that come with verigym, and YAML files."""
     from verigym.datasets_cfg import available
 
     return [*available(), *_yaml_files(incomplete)]
@@ -46,7 +46,7 @@ def data_sets(incomplete: str) -> Offered:
 
 @_silent
 def suites(incomplete: str) -> Offered:
-    """Return the suites that come with verigym, and YAML files."""
+    """Return completions of `incomplete`: the suites that come with verigym, and YAML files."""
     from verigym.datasets_cfg.suites import available_suites
 
     return [*available_suites(), *_yaml_files(incomplete)]
@@ -54,7 +54,7 @@ def suites(incomplete: str) -> Offered:
 
 @_silent
 def environment_options(context: typer.Context, incomplete: str) -> Offered:
-    """Return NAME= of each option of the environment that stands earlier in the line."""
+    """Return completions of `incomplete`: `NAME=` for each option of the environment named earlier on the command line."""
     from verigym.envs.registry import available, origin
 
     # An argument is not assigned yet where the line ends in an option without its value.
@@ -68,7 +68,7 @@ def environment_options(context: typer.Context, incomplete: str) -> Offered:
 
 @_silent
 def package_kinds(incomplete: str) -> Offered:
-    """Return the kinds of packages that `verigym init` makes."""
+    """Return completions of `incomplete`: the kinds of packages that `verigym init` makes."""
     from verigym.scaffold import KINDS
 
     return KINDS
@@ -76,14 +76,14 @@ def package_kinds(incomplete: str) -> Offered:
 
 @_silent
 def back_ends(incomplete: str) -> Offered:
-    """Return the sandbox's back ends."""
+    """Return completions of `incomplete`: the sandbox's back ends."""
     from verigym.sandbox.backends import BACKENDS
 
     return list(BACKENDS)
 
 
 def words(*known: str) -> Callable[[str], list[str]]:
-    """Return a function that offers always the same words."""
+    """Return a completion function that always offers the words `known`."""
 
     def offer(incomplete: str) -> list[str]:
         return list(known)

@@ -37,7 +37,7 @@ NO_DOCUMENT = object()
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended, and what it prints with `--json`."""
+    """The result of a command: its exit code, and the document that `--json` prints."""
 
     code: ExitCode
     document: Any = NO_DOCUMENT
@@ -46,7 +46,7 @@ class Result:
 
 
 def json_output(command: Callable[P, Result]) -> Callable[P, int]:
-    """Decorate a command that returns a `Result`: it prints the document if `as_json` is set."""
+    """Return `command` wrapped so that it prints its `Result` as JSON if `as_json` is set, and returns the exit code."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -92,7 +92,7 @@ def _write(document: Any, out: TextIO) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: models and dataclasses as mappings, NaN and infinities as None, other things as text."""
+    """Return `value` in JSON types: models and dataclasses as mappings, NaN and infinities as None, other objects as text."""
     if isinstance(value, enum.Enum):
         return plain(value.value)
     if value is None or isinstance(value, bool | str | int):

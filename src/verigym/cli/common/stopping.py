@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Stopped(Exception):
-    """A signal has stopped a run, which has said so itself."""
+    """Raised when a signal has stopped a run; the run has already printed its own message."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)
@@ -17,11 +17,11 @@ class Stopped(Exception):
 
 
 class InterruptedWithResults(Exception):
-    """Ctrl-C has stopped a command that has shown the results it had; the message is printed.
+    """Raised when Ctrl-C stops a command after it has shown its results so far; `message` is printed.
 
     Args:
-        message: for standard error.
-        document: those results, as `--json` prints them.
+        message: the line for standard error.
+        document: the results so far, as `--json` prints them.
     """
 
     def __init__(self, message: str, document: Any) -> None:
@@ -31,13 +31,13 @@ class InterruptedWithResults(Exception):
 
 @contextmanager
 def resumable(quiet: bool = False) -> Iterator[None]:
-    """Within this context a stopped training run, stage or evaluation ends the command with its exit code.
+    """Return a context in which a stopped training run, stage or evaluation ends the command with the right exit code.
 
     Args:
-        quiet: prints nothing, in all of torchrun's processes but the first.
+        quiet: print nothing; set in all of torchrun's processes except the first.
 
     Raises:
-        Stopped: by the signal that the exit code names.
+        Stopped: a signal stopped the run; the exception carries the exit code.
     """
     from verigym.trainer.monitoring.progress import Interrupted
 

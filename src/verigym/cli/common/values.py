@@ -15,15 +15,15 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def pairs(given: Sequence[str], flag: str, *, alone: bool = False) -> dict[str, Any]:
-    """Return NAME=VALUE arguments as a dictionary. A value that starts like a JSON list or object is read as one.
+    """Return NAME=VALUE arguments as a dictionary. A value that begins with `[` or `{` is parsed as JSON.
 
     Args:
         given: the arguments.
-        flag: what they were given with, for messages.
-        alone: whether NAME alone is allowed, for NAME=NAME.
+        flag: the option that they were given with, for messages.
+        alone: allow NAME alone, which means NAME=NAME.
 
     Raises:
-        UsageError: an argument has no name or no `=`, a name comes twice, or a value is broken JSON or has a key twice.
+        UsageError: an argument has no name or no `=`, a name is given twice, or a value is invalid JSON or repeats a key.
     """
     found: dict[str, Any] = {}
     for argument in given:
@@ -46,10 +46,10 @@ def _value(text: str, place: str) -> Any:
 
 
 def misused(error: Exception) -> str:
-    """Return what is wrong with the arguments in one line, with the option that may be meant and where the help is.
+    """Return one line that says what is wrong with the arguments, suggests an option and points to `--help`.
 
     Args:
-        error: typer's; it has a `format_message`.
+        error: the exception that typer raised; it has a method `format_message`.
     """
     context, option = getattr(error, "ctx", None), getattr(error, "option_name", None)
     message = " ".join(str(error.format_message()).split())  # type: ignore[attr-defined]
@@ -70,10 +70,10 @@ def misused(error: Exception) -> str:
 
 
 def counts(text: str | None, flag: str) -> list[int]:
-    """Return `1,4,16` as numbers, ascending.
+    """Return the numbers in a text such as `1,4,16`, in ascending order; an empty list for None.
 
     Raises:
-        UsageError: something else is given.
+        UsageError: `text` is not a list of whole numbers from 1 to 99999.
     """
     if text is None:
         return []
@@ -84,10 +84,10 @@ def counts(text: str | None, flag: str) -> list[int]:
 
 
 def validated(model: type[M], **fields: Any) -> M:
-    """Make a settings object.
+    """Return a settings object of type `model` with these fields.
 
     Raises:
-        UsageError: a value does not fit.
+        UsageError: a value is invalid.
     """
     try:
         return model(**fields)

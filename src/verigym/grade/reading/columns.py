@@ -21,7 +21,7 @@ SHOWN_GOLD_CHARS = 200
 
 
 class Columns(BaseModel):
-    """Names of columns. One with dots that is not itself a column is a path into nested objects and lists."""
+    """The names of the columns that are used. A dotted name that is no column is a path into nested objects and lists."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,23 +49,23 @@ class Columns(BaseModel):
         return self
 
     def used(self) -> list[str]:
-        """Every column that rows must have."""
+        """Return the names of all columns that rows must have, each once."""
         group = [name for name in (self.group_by, self.label) if name is not None]
         named = [column for name, column in self.optional.items() if name != column]
         prompt = self.prompt if self.task is None else self.task
         return list(dict.fromkeys([prompt, *self.completions, *self.references.values(), *named, *group, *self.keep]))
 
     def check(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str, *, all_known: bool = True) -> None:
-        """Refuse a column that exists nowhere, before anything is graded.
+        """Check, before anything is graded, that every column exists.
 
         Args:
-            names: columns of the input, or all that the sample shows.
+            names: the column names of the input, or all that occur in `sample`.
             sample: the first rows.
             source: name of the input, for the message.
-            all_known: whether `names` are all columns; else later rows may have others.
+            all_known: True if `names` are all columns; False if later rows may have others.
 
         Raises:
-            UsageError: naming the column and, where one is near, the one that was meant.
+            UsageError: a column does not exist; the message suggests the nearest name.
         """
         there = {name for name in self.used() if name in names or any(find(row, name) is not MISSING for row in sample)}
         # Of several columns of completions the first rows may lack some; after grading, one that no row had is told.
@@ -98,10 +98,10 @@ class Columns(BaseModel):
 
 
 class PromptsById(Protocol):
-    """Prompts that rows name by an id."""
+    """The prompts of a data set, found by the id in a row."""
 
     def prompt(self, row: Mapping[str, Any]) -> Prompt:
-        """Return the prompt that a row means; raise FieldProblem where there is none."""
+        """Return the prompt whose id is in `row`; raise FieldProblem if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +126,13 @@ class Item:
 def items(
     row: InputRow, columns: Columns, environment: Environment, tasks: PromptsById | None = None
 ) -> Iterator[Item | BadRow]:
-    """Yield an Item for each completion of a row, numbered across its columns, and a BadRow for each unusable part.
+    """Yield an Item for each completion of a row, numbered across its columns, and a BadRow for each value that cannot be used.
 
     Args:
-        row: what was read.
-        columns: where things are in it.
+        row: the row that was read.
+        columns: the names of its columns.
         environment: makes the prompt.
-        tasks: gives the prompt by the row's id instead, where `columns.task` names one.
+        tasks: finds the prompt by the row's id, if `columns.task` names an id column; else None.
     """
     try:
         prompt = _prompt(row, columns, environment) if tasks is None else tasks.prompt(row.data)
@@ -165,9 +165,9 @@ def items(
 
 
 def samples_of(row: InputRow, columns: Sequence[str]) -> tuple[list[tuple[str, Completion | FieldProblem]], list[FieldProblem]]:
-    """Return a row's completions with their columns, and what is wrong with whole columns.
+    """Return the completions of `row` with their column names, and the problems that concern a whole column.
 
-    Of several columns a row may lack some, but not all.
+    With several `columns` a row may lack some of them, but not all.
     """
     there = [column for column in columns if (value := find(row.data, column)) is not MISSING and value is not None]
     found: list[tuple[str, Completion | FieldProblem]] = []
@@ -193,9 +193,9 @@ def _prompt(row: InputRow, columns: Columns, environment: Environment) -> Prompt
 
 
 def shown_gold(prompt: Prompt) -> dict[str, JsonValue]:
-    """Return what a prompt's completions are judged by, for people to look at: the reference's fields, by part where several.
+    """Return the fields of the prompt's reference for display, by part if the environment is composed of several.
 
-    A value of more than MAX_GOLD_CHARS characters of JSON, such as the tests of a program, is cut and says how long it is.
+    A value of more than MAX_GOLD_CHARS characters of JSON, such as a program's tests, is cut and its length is noted.
     """
     parts = {
         part: {name: _short(value) for name, value in reference.model_dump(mode="json", exclude_defaults=True).items()}
@@ -210,7 +210,11 @@ def _short(value: Any) -> Any:
 
 
 def reference_fields(data: Mapping[str, Any], references: Mapping[str, str], how: Extraction | None) -> dict[str, Any]:
-    """Return the reference's fields, `part.field` nested, the gold taken out of its column where asked."""
+    """Return the reference's fields as read from `data`; `part.field` is nested, and `how` says how a gold is extracted.
+
+    Raises:
+        FieldProblem: a column is missing or null, or no gold is found in it.
+    """
     flat: dict[str, Any] = {}
     for name, column in references.items():
         if not column:
@@ -225,10 +229,10 @@ def reference_fields(data: Mapping[str, Any], references: Mapping[str, str], how
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{"part.field": value}` as `{"part": {"field": value}}`.
+    """Return a flat mapping such as `{"part.field": value}` in nested form, `{"part": {"field": value}}`.
 
     Raises:
-        UsageError: a name is both a field and a part.
+        UsageError: a name is used both for a value and for a mapping of fields.
     """
     tree: dict[str, Any] = {}
     for name, value in flat.items():
@@ -262,7 +266,7 @@ def _plain(value: Any) -> JsonValue:
 
 
 def prompt_messages(row: InputRow, column: str) -> str | list[Message]:
-    """Return a row's prompt; raise FieldProblem where there is none."""
+    """Return the prompt in `column` of `row`: a text, or chat messages. Raise FieldProblem if there is none."""
     value = find(row.data, column)
     if isinstance(value, str):
         return value

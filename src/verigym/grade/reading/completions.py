@@ -21,10 +21,10 @@ _FINISHED = {"tool_calls": "stop", "function_call": "stop", "content_filter": "a
 
 
 def samples(row: Mapping[str, Any], column: str) -> Iterator[tuple[str, Completion | FieldProblem]]:
-    """Yield each completion in a column of a row with its place, or what is wrong with it.
+    """Yield, for each completion in `column` of `row`, its path and the completion, or a FieldProblem if it cannot be used.
 
     Raises:
-        FieldProblem: there is none at all.
+        FieldProblem: the column holds no completion at all.
     """
     value = find(row, column)
     if value is MISSING and (failure := _failed_request(row)):
@@ -40,7 +40,7 @@ def samples(row: Mapping[str, Any], column: str) -> Iterator[tuple[str, Completi
 
 
 def is_response(row: Mapping[str, Any], column: str) -> bool:
-    """Return whether a column holds the choices of an OpenAI response, and not a question's possible answers."""
+    """Return True if `column` holds the choices of an OpenAI response, rather than the answer choices of a question."""
     value = find(row, column)
     return (
         isinstance(value, list)
@@ -50,10 +50,10 @@ def is_response(row: Mapping[str, Any], column: str) -> bool:
 
 
 def completion(value: Any, place: str) -> Completion:
-    """Return one completion.
+    """Return `value` as a completion; `place` is its path in the row, for messages.
 
     Raises:
-        FieldProblem: naming the place and what was expected there.
+        FieldProblem: `value` is no completion; the message names `place` and what was expected.
     """
     if isinstance(value, str):
         return Completion(text=value)

@@ -18,7 +18,7 @@ SAMPLE_ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class InputHead:
-    """The first rows of an input, and its columns."""
+    """The columns and first rows of an input, with an iterator over all its records."""
 
     columns: Columns
     rows: Sequence[Mapping[str, Any]]
@@ -38,15 +38,15 @@ class InputHead:
 
 
 def read_head(source: Source, columns: Columns, usual: Sequence[str]) -> InputHead:
-    """Read the first rows and check the columns.
+    """Read the first rows, check the columns, and return both with the records.
 
     Args:
         source: the input.
-        columns: what is used; where no column of completions is named, one of the usual.
-        usual: the names to look for: those of texts before those of responses.
+        columns: the columns to use. If they name no column of completions, one of `usual` is chosen.
+        usual: column names to look for; columns of texts come before columns of API responses.
 
     Raises:
-        UsageError: a column exists nowhere, or several may hold the completions.
+        UsageError: a column does not exist, or several may hold the completions.
     """
     declared = source.columns
     if declared is not None:  # only such a source can skip columns, and must know before its first row

@@ -14,10 +14,10 @@ _WORDS = {
 
 
 def read_flag(value: Any, column: str) -> bool:
-    """Return a yes or no in any of its spellings.
+    """Return the truth value that `value` spells, such as yes, 1 or correct.
 
     Raises:
-        FieldProblem: it is none.
+        FieldProblem: `value` is no such spelling.
     """
     known = value if isinstance(value, bool) else _WORDS.get(str(value).strip().lower())
     if known is None or isinstance(value, list | dict):
@@ -27,15 +27,15 @@ def read_flag(value: Any, column: str) -> bool:
 
 
 def labels_of(row: Mapping[str, Any], column: str, samples: int) -> list[bool | None]:
-    """Return the label of each completion of a row; None where there is none.
+    """Return the label of each completion of `row`, None for a completion without one.
 
     Args:
-        row: what was read.
-        column: holds one label, or a list of one for each completion.
-        samples: completions of the row.
+        row: the row that was read.
+        column: the column with one label, or with a list of one label per completion.
+        samples: number of completions in the row.
 
     Raises:
-        FieldProblem: a label is neither yes nor no, or there are not as many as completions.
+        FieldProblem: a label is neither yes nor no, or the number of labels differs from `samples`.
     """
     value = find(row, column)
     if value is MISSING or value is None or value == "":

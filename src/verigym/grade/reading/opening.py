@@ -48,15 +48,15 @@ _COLUMN = re.compile(r"[A-Za-z_][\w .\-]{0,63}")
 
 @contextmanager
 def open_source(path: str, format: str | None = None, *, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[Source]:
-    """Open a file, or `-` for standard input, for reading record by record.
+    """Open a file, or `-` for standard input, and return a source that yields its records.
 
     Args:
-        path: JSONL, CSV (both plain or gzip) or Parquet.
-        format: one of FORMATS; told from the name when not given (standard input: jsonl).
-        max_record_bytes: a longer record is a bad row.
+        path: a JSONL or CSV file (plain or gzip), or a Parquet file.
+        format: one of FORMATS; by default it follows from the file name (standard input: jsonl).
+        max_record_bytes: maximum size of a record; a longer one becomes a bad row.
 
     Raises:
-        UsageError: the file is missing, empty, unreadable or not what its name says.
+        UsageError: the file is missing, empty, unreadable, or not in the format that its name says.
     """
     with ExitStack() as stack:
         raw = _open(path, stack)

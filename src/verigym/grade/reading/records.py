@@ -13,7 +13,7 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class InputRow:
-    """One record. `number` counts records from 1 (for JSONL it is the line); `line` is where the record starts."""
+    """One record. `number` counts records from 1 (in JSONL it is the line number); `line` is where the record starts."""
 
     number: int
     line: int | None
@@ -31,12 +31,12 @@ class BadRow:
 
 
 def place(row: int, line: int | None) -> str:
-    """Return where a row is, for people: its line in the file, or its number where the file has no lines; both from 1."""
+    """Return a row's position for a message: its `line`, or its number `row` if the format has no lines; both from 1."""
     return f"row {row}" if line is None else f"line {line}"
 
 
 def sample_place(line: Mapping[str, Any]) -> str:
-    """Return where a completion is, for people, from its line of scores: samples count from 1, as rows do."""
+    """Return the position of a completion for a message, from its line of scores; samples are counted from 1, like rows."""
     return f"{place(line['row'], line.get('line'))}, sample {line['sample_index'] + 1}"
 
 
@@ -47,20 +47,20 @@ class Source(Protocol):
 
     @property
     def columns(self) -> list[str] | None:
-        """Names of the columns where the format declares them."""
+        """The column names, or None if the format does not declare them."""
 
     def select(self, paths: Sequence[str]) -> None:
-        """Say which columns, or paths into them, will be used, so that others need not be read."""
+        """Declare which columns, or paths into them, will be used, so that the reader can skip the others."""
 
     def __iter__(self) -> Iterator[InputRow | BadRow]:
         """Yield the records in order; raise UsageError where the rest cannot be read."""
 
     def fraction(self) -> float | None:
-        """How much has been read, 0 to 1; None when unknown."""
+        """Return the fraction of the input read so far, from 0 to 1; None if unknown."""
 
 
 def bytes_read(raw: BinaryIO) -> float | None:
-    """Return the share of a regular file that has been consumed; None for a pipe."""
+    """Return the fraction of a regular file that has been read, from 0 to 1; None for a pipe."""
     try:
         size = os.fstat(raw.fileno()).st_size
         return min(1.0, raw.tell() / size) if size else None

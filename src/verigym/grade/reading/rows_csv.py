@@ -33,7 +33,7 @@ class _Lines:
 
 
 class CsvSource:
-    """Rows of a CSV file, every value a string. Blank lines are skipped."""
+    """The rows of a CSV file; every value is a string. Blank lines are skipped."""
 
     def __init__(self, lines: LineReader) -> None:
         self.name = lines.name
@@ -52,10 +52,10 @@ class CsvSource:
         self.columns = header
 
     def select(self, paths: Sequence[str]) -> None:
-        """Nothing to gain: a line is parsed as a whole."""
+        """Do nothing: a line is always parsed as a whole, so no column can be skipped."""
 
     def fraction(self) -> float | None:
-        """How much has been read, 0 to 1; None when unknown."""
+        """Return the fraction of the input read so far, from 0 to 1; None if unknown."""
         return bytes_read(self._text.lines.raw)
 
     def __iter__(self) -> Iterator[InputRow | BadRow]:

@@ -12,9 +12,9 @@ from verigym.grade.reading.records import BadRow, InputRow, bytes_read
 
 
 class JsonlSource:
-    """Rows of a JSONL file, whose numbers are their lines, or of a JSON document, which is read as a whole.
+    """The rows of a JSONL file, numbered by line, or of a JSON document, which is parsed as a whole.
 
-    Blank lines are skipped. A file is a document where it begins with `[`, or with `{` alone on its line.
+    Blank lines are skipped. A file is a document if it begins with `[`, or if its first line is only `{`.
     """
 
     columns = None
@@ -24,10 +24,10 @@ class JsonlSource:
         self._lines = lines
 
     def select(self, paths: Sequence[str]) -> None:
-        """Nothing to gain: a line is parsed as a whole."""
+        """Do nothing: a line is always parsed as a whole, so no column can be skipped."""
 
     def fraction(self) -> float | None:
-        """How much has been read, 0 to 1; None when unknown."""
+        """Return the fraction of the input read so far, from 0 to 1; None if unknown."""
         return bytes_read(self._lines.raw)
 
     def __iter__(self) -> Iterator[InputRow | BadRow]:
@@ -66,10 +66,10 @@ class JsonlSource:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Return the JSON object in a text.
+    """Return the JSON object that `text` holds.
 
     Raises:
-        LineProblem: it is not one object, a key occurs twice, or a number is nan or infinite.
+        LineProblem: `text` is not a JSON object, a key occurs twice, or a number is nan or infinite.
     """
     try:
         value = strict_json.loads(text.rstrip())

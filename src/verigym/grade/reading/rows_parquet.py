@@ -35,12 +35,12 @@ class ParquetSource:
         self._wanted: list[str] | None = None
 
     def select(self, paths: Sequence[str]) -> None:
-        """Read these columns only (a dot in a name would mean nesting to Arrow: everything is read then)."""
+        """Read only these columns. If a column name contains a dot, which Arrow takes for nesting, all columns are read."""
         if not any("." in column for column in self.columns):
             self._wanted = [c for c in self.columns if any(path == c or path.startswith(f"{c}.") for path in paths)]
 
     def fraction(self) -> float | None:
-        """How much has been read, 0 to 1."""
+        """Return the fraction of the rows read so far, from 0 to 1."""
         return self._read / int(self._file.metadata.num_rows)
 
     def __iter__(self) -> Iterator[InputRow | BadRow]:

@@ -15,7 +15,7 @@ from verigym.grade.reading.records import MAX_RECORD_BYTES, BadRow
 
 @dataclass(frozen=True, slots=True)
 class GradedText:
-    """A completion of the input, at the place that its line of scores names."""
+    """A completion of the input, with the row and sample number that its line of scores names."""
 
     row: int
     sample_index: int
@@ -29,11 +29,11 @@ class GradedText:
 def graded_texts(
     path: str, columns: Columns, format: str | None = None, max_record_bytes: int = MAX_RECORD_BYTES
 ) -> Iterator[GradedText]:
-    """Yield the completions of an input in the order in which `verigym grade` reads them; what it calls bad is left out.
+    """Yield the completions of an input in the order in which `verigym grade` reads them, leaving out bad rows.
 
     Args:
-        path: the input.
-        columns: as they stand in the scores' `.meta.json`, with defaults filled in.
+        path: the input file.
+        columns: the columns from the `.meta.json` of the scores, where defaults are filled in.
         format: see `open_source`.
         max_record_bytes: see `open_source`.
 

@@ -20,11 +20,11 @@ _ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def render(head: Mapping[str, Any], chunks: Sequence[str]) -> Iterator[str]:
-    """Yield the page in parts: the frame with the head's data and the scripts, then the chunks, which load behind it.
+    """Yield the page piece by piece: first the frame with `head` and the scripts, then `chunks`, which the browser loads last.
 
     Args:
-        head: what is shown at once.
-        chunks: base64 of compressed texts; see `packing`.
+        head: the data that the page shows at once.
+        chunks: compressed texts in base64; see `packing`.
     """
     style = "\n".join(map(_asset, STYLES))
     own = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
@@ -47,13 +47,13 @@ def render(head: Mapping[str, Any], chunks: Sequence[str]) -> Iterator[str]:
 
 
 def policy(script: str, style: str) -> str:
-    """Return the content security policy: nothing is loaded, and only this script and this style apply."""
+    """Return the page's content security policy, which allows only this script and this style and no loading from elsewhere."""
     allowed = [f"{kind}-src '{_digest(content)}'" for kind, content in (("script", script), ("style", style))]
     return "; ".join(["default-src 'none'", *allowed, "img-src data:", "base-uri 'none'", "form-action 'none'"])
 
 
 def data_block(value: Any) -> str:
-    """Return JSON that may stand in a script element: ASCII without the characters that HTML reads."""
+    """Return `value` as JSON that is safe inside a script element: ASCII, with `<`, `>` and `&` escaped."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
 

@@ -29,10 +29,10 @@ def evaluation_samples(one: Input, place: int, limit: TextLimit, column: str | N
     """Yield the samples of a file that a `SampleLog` wrote.
 
     Args:
-        one: the file.
-        place: its number among the report's inputs.
-        limit: of texts.
-        column: name of the metadata that says how difficult a task is.
+        one: the input, an evaluation.
+        place: the input's number among the report's inputs.
+        limit: cuts long texts.
+        column: name of the metadata that holds a task's difficulty; None for the usual names.
     """
     lines, left_out = Lines(one.path), 0
     for line in lines:

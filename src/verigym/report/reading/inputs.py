@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 @dataclass(slots=True)
 class Input:
-    """One input of a report; an evaluation gives one for each model."""
+    """One input of a report. An evaluation of several models gives one input per model."""
 
     kind: Kind
     path: Path
@@ -38,13 +38,13 @@ class Input:
 
 
 def find_inputs(given: Sequence[str]) -> list[Input]:
-    """Return the inputs that the arguments of the command name.
+    """Return the inputs that the command's arguments name.
 
     Args:
         given: paths, or NAME=PATH.
 
     Raises:
-        UsageError: a path is nothing that a report can show, or two inputs have one name.
+        UsageError: a path is nothing that a report can show, there are too many inputs, or two have the same name.
     """
     found: list[Input] = []
     for argument in given:

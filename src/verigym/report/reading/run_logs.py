@@ -27,7 +27,7 @@ from verigym.report.rows import Lines, Row, read_json
 
 
 def read_metrics(one: Input) -> list[Row]:
-    """Return the rows of a run's metrics.jsonl, and note lines that cannot be read."""
+    """Return the rows of the metrics.jsonl of run `one`; unreadable lines are skipped and noted in `one.notes`."""
     lines = Lines(one.path / "metrics.jsonl")
     rows = [row for row in lines if isinstance(row.get("step"), int) and isinstance(row.get("kind"), str)]
     if lines.unreadable:
@@ -39,11 +39,11 @@ def run_samples(one: Input, place: int, metrics: Sequence[Row], limit: TextLimit
     """Yield the samples that a run has logged.
 
     Args:
-        one: the run.
-        place: its number among the report's inputs.
-        metrics: its rows of metrics.jsonl, for the mean reward of a step.
-        limit: of texts.
-        column: name of the metadata that says how difficult a task is.
+        one: the input, a run.
+        place: the input's number among the report's inputs.
+        metrics: the run's rows of metrics.jsonl, which give the mean reward of each step.
+        limit: cuts long texts.
+        column: name of the metadata that holds a task's difficulty; None for the usual names.
     """
     means = {row["step"]: row for row in metrics if row["kind"] == "train"}
     path = one.path / "samples.jsonl"
@@ -94,5 +94,5 @@ def _sample(row: Row, place: int, means: Mapping[int, Row], limit: TextLimit, co
 
 
 def run_settings(folder: Path) -> Mapping[str, Any]:
-    """Return a run's settings from config.json; empty where it has none."""
+    """Return the settings in `folder`/config.json; empty if there is no such file."""
     return read_json(folder / "config.json")

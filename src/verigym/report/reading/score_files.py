@@ -36,17 +36,17 @@ from verigym.report.rows import Lines, Row, read_json
 
 
 def score_samples(one: Input, place: int, limit: TextLimit, column: str | None, graded: Path | None = None) -> Iterator[Record]:
-    """Yield the lines of a file of scores.
+    """Yield a record for each line of a file of scores.
 
     Args:
-        one: the file.
-        place: its number among the report's inputs.
-        limit: of texts.
-        column: name of the column that says how difficult a task is.
-        graded: the input that was graded, where it is not where its `.meta.json` says.
+        one: the input, a file of scores.
+        place: the input's number among the report's inputs.
+        limit: cuts long texts.
+        column: name of the column that holds a task's difficulty; None for the usual names.
+        graded: the file that was graded, if it is no longer where the scores' `.meta.json` says.
 
     Raises:
-        UsageError: `graded` is another file than the one that was graded.
+        UsageError: `graded` is not the file that was graded.
     """
     meta = read_json(sidecar(one.path, "meta.json"))
     texts = _Texts(one, meta, graded)

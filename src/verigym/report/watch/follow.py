@@ -16,14 +16,14 @@ from verigym.report.watch.view import screen
 def follow(
     folder: Path, console: Console, *, once: bool = False, every_s: float = 2.0, sleep: Callable[[float], None] = time.sleep
 ) -> State:
-    """Show a run and return its last state.
+    """Show a run in the terminal until it has finished; return its last state.
 
     Args:
-        folder: of the run, or of a pipeline or quickstart, whose newest stage is shown.
-        console: where to; without a terminal the state is printed once.
-        once: print the state once on a terminal, too.
-        every_s: seconds between two looks.
-        sleep: waits.
+        folder: the run's folder, or that of a pipeline or quickstart, whose newest stage is shown.
+        console: where to print; if it is no terminal, the state is printed once.
+        once: print the state only once on a terminal, too.
+        every_s: seconds between two updates.
+        sleep: called to wait between updates.
 
     Raises:
         UsageError: there is no such folder.

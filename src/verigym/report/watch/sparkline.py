@@ -10,11 +10,11 @@ ASCII = "_.-=+*#@"
 
 
 def sparkline(values: Sequence[float | None], width: int, levels: str = BLOCKS) -> str:
-    """Return values as characters of rising height, between the lowest and the highest of them.
+    """Return `values` as a string of characters whose height rises from the lowest to the highest value.
 
     Args:
-        values: in order; None leaves a blank.
-        width: most characters. More values are averaged, each character over equally many but for one.
+        values: the values in order; None leaves a blank.
+        width: maximum number of characters. More values than that are averaged over almost equal ranges.
         levels: the characters, lowest first.
     """
     if not values or width < 1:

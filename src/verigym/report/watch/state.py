@@ -29,7 +29,7 @@ PHASES = ("generate", "grade_wait", "update", "sync", "evaluate", "checkpoint")
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One metric of one source over the steps, and the mean of the last of them."""
+    """The values of one metric of one source over the steps, and the mean of the most recent ones."""
 
     values: tuple[float | None, ...]
     last: float | None
@@ -37,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A run as it is shown."""
+    """The state of a run that `verigym watch` shows."""
 
     name: str
     step: int
@@ -63,14 +63,14 @@ class State:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds to the last step, at the pace of the last steps."""
+        """Estimated seconds until the run's last step; None if unknown or finished."""
         if self.steps is None or self.step_s is None or self.finished:
             return None
         return max(0, self.steps - self.step) * self.step_s
 
     @property
     def stale(self) -> bool:
-        """Whether the run may have stopped."""
+        """True if the log has not grown for so long that the run may have stopped."""
         return not self.finished and self.age_s is not None and self.age_s > max(STALE_S, 10 * (self.step_s or 0.0))
 
 
@@ -83,10 +83,10 @@ class RunWatcher:
         self._samples = LogTail(folder / "samples.jsonl")
 
     def read(self, now: float | None = None) -> State:
-        """Read what is new and return the state.
+        """Read the new rows of the logs and return the run's state.
 
         Args:
-            now: seconds since the epoch; the present by default.
+            now: the current time in seconds since the epoch; by default the system's.
         """
         self._metrics.update()
         self._samples.update()
@@ -123,7 +123,7 @@ class RunWatcher:
 
 
 def find_run(folder: Path) -> Path:
-    """Return the folder that holds the run's log: the one given, or the stage below it whose log was written last.
+    """Return `folder` itself if it holds a run's log or no subfolder does, else the subfolder whose log was written last.
 
     Raises:
         UsageError: there is no such folder.

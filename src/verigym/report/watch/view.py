@@ -23,12 +23,12 @@ HEADS = {"reward": "reward", "accuracy": "accuracy", "completion_tokens": "token
 
 
 def screen(state: State, width: int, unicode: bool = True) -> RenderableType:
-    """Return what is shown.
+    """Return the terminal view of a run.
 
     Args:
-        state: the run.
-        width: of the terminal, in columns.
-        unicode: whether its encoding has block characters.
+        state: the run's state.
+        width: width of the terminal in columns.
+        unicode: use block characters, which the terminal's encoding must have.
     """
     levels = BLOCKS if unicode else ASCII
     parts: list[RenderableType] = [_head(state, width, unicode)]
