@@ -21,7 +21,7 @@ class Replay:
         Args:
             seed: keys the random choice of groups.
             size: most groups; the oldest are dropped first.
-            below: groups are kept whose pass rate is above 0 and at most this.
+            below: only groups with a pass rate above 0 and at most `below` are added.
             max_age: steps after which a group is dropped, because the policy has moved too far since.
         """
         self.seed = seed
@@ -38,7 +38,7 @@ class Replay:
         return taken
 
     def offer(self, step: int, groups: Sequence[Group]) -> None:
-        """Keep the rare successes among the groups that a step trains on for the first time."""
+        """Add those of `groups` with rare successes; `groups` are the ones that step `step` trains on for the first time."""
         rare = [group for group in groups if not group.canary and 0 < (group.pass_rate or 0) <= self.below]
         self.kept = [*self.kept, *((step, group) for group in rare)][-self.size :]
 
@@ -47,5 +47,5 @@ class Replay:
         return [[step, dump_group(group)] for step, group in self.kept]
 
     def restore(self, state: Sequence[Any], environments: Mapping[str, Environment]) -> None:
-        """Continue from a checkpoint's state."""
+        """Continue from `state`, which a checkpoint holds; `environments` are by source."""
         self.kept = [(step, load_group(group, environments)) for step, group in state]

@@ -15,7 +15,7 @@ from verigym.trainer.config.frozen import Frozen
 
 @dataclass(frozen=True)
 class EngineEntry:
-    """One engine. All that the configuration, the builder, the checks before a run and the documentation know of it."""
+    """One engine, as the configuration, the builder, the checks before a run and the documentation describe it."""
 
     target: str
     """`module:Class`, imported when a run uses it. `Class.from_config(config, model, codec)` makes the engine."""
