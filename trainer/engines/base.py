@@ -37,7 +37,7 @@ class Generated:
 
     @property
     def length(self) -> int:
-        """Number of tokens that the policy sampled."""
+        """Return the number of tokens that the policy sampled."""
         return len(self.token_ids) if self.loss_mask is None else sum(self.loss_mask)
 
 
@@ -69,7 +69,10 @@ class Engine(Protocol):
 
     @property
     def positions(self) -> int | None:
-        """Most tokens of a prompt with its completion; None where only the model's own positions count. Known after `sync`."""
+        """Return the most tokens of a prompt with its completion; None if only the model limits them.
+
+        It is known after `sync`.
+        """
 
     def sync(self) -> None:
         """Load the policy's weights. Called once at the start, and before sampling whenever they may have changed."""
@@ -86,7 +89,7 @@ class Engine(Protocol):
         temperature: float,
         on_finished: OnFinished,
     ) -> list[list[Generated]]:
-        """Sample completions.
+        """Sample completions of each prompt.
 
         Args:
             prompts: P token sequences of any lengths.
@@ -100,11 +103,11 @@ class Engine(Protocol):
         """
 
     def close(self) -> None:
-        """Release memory, processes and connections."""
+        """Release the engine's memory, processes and connections."""
 
 
 class EpisodeEngine(Engine, Protocol):
-    """An engine that knows which requests are turns of one episode. Other engines sample each turn as a prompt of its own."""
+    """An engine that knows which requests are turns of one episode. Other engines sample each turn as an independent prompt."""
 
     def play(
         self,
@@ -114,23 +117,23 @@ class EpisodeEngine(Engine, Protocol):
         on_finished: OnFinished,
         arrivals: Arrivals | None = None,
     ) -> None:
-        """Sample these requests, and those that arrive meanwhile.
+        """Sample a completion for each of `requests`, and for requests that arrive while these are sampled.
 
         Args:
             requests: the prompt of an episode's later turn begins with all tokens of its turns so far.
             temperature: 0 samples greedily.
             on_finished: called once for every completion with its place, from the calling thread.
-            arrivals: see `Arrivals`; None where nothing arrives.
+            arrivals: see `Arrivals`; None if no further requests arrive.
         """
 
     def forget(self, episodes: Iterable[Hashable]) -> None:
-        """Drop what is kept of episodes that are over. Unknown names are ignored."""
+        """Drop the data kept for `episodes`, which are over. Unknown episodes are ignored."""
 
 
 def requests_of(
     prompts: Sequence[Sequence[int]], row_keys: Sequence[Sequence[tuple[object, ...]]], max_new_tokens: int
 ) -> list[Request]:
-    """Return the requests of `Engine.generate`, in order."""
+    """Return one request per completion that `Engine.generate` is asked for with these arguments, in order."""
     return [
         Request((p, g), prompt, key, max_new_tokens)
         for p, (prompt, keys) in enumerate(zip(prompts, row_keys, strict=True))
@@ -146,7 +149,7 @@ def generate_by_play(
     temperature: float,
     on_finished: OnFinished,
 ) -> list[list[Generated]]:
-    """Return what `Engine.generate` does, for an engine whose `play` does the work."""
+    """Return the result of `Engine.generate`, computed with `engine.play`."""
     done: dict[tuple[int, int], Generated] = {}
 
     def finished(p: int, g: int, generated: Generated) -> None:

@@ -21,7 +21,7 @@ another order."""
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished run."""
+    """The results of a finished run."""
 
     rows: tuple[Mapping[str, Any], ...]
     """Its metrics of training steps, by step."""
@@ -48,7 +48,7 @@ def run(model: Path, output: Path, **more: Any) -> Ran:
 
 @contextmanager
 def overheard() -> Iterator[list[str]]:
-    """Collect what the trainer's log says inside the context."""
+    """Yield a list that collects the messages of the trainer's log within this context."""
     logger = logging.getLogger("verigym.trainer")
     said: list[str] = []
     handler = logging.Handler()
@@ -64,7 +64,7 @@ def overheard() -> Iterator[list[str]]:
 
 
 def differences(row: Mapping[str, Any], other: Mapping[str, Any], figures: Sequence[str] = FIGURES) -> dict[str, float]:
-    """Return by how many times `TOLERANCE` each figure of two steps differs; infinite where one of them lacks it."""
+    """Return the difference of each figure of two steps in units of `TOLERANCE`; infinite if one step lacks the figure."""
     found: dict[str, float] = {}
     for name in figures:
         if name in row or name in other:

@@ -52,7 +52,7 @@ def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:
 
 
 def choose_correction(config: UpdateFields) -> Correction | None:
-    """Return the correction that the settings name, with its bounds bound; None where they name none.
+    """Return the correction that the settings name, with its bounds bound; None if they name none.
 
     Raises:
         UsageError: the correction or a bound is unknown, or a bound's value is refused.
@@ -97,13 +97,13 @@ def _opsm(
 
 
 def build_objective(config: UpdateFields, reference: Any, *, max_new_tokens: int, temperature: float) -> Objective:
-    """Return the objective of the settings.
+    """Return the objective that the settings describe.
 
     Args:
         config: the settings.
-        reference: a frozen model; None where kl_coef is 0.
+        reference: a frozen model; None if kl_coef is 0.
         max_new_tokens: most tokens of a completion.
-        temperature: of the sampler.
+        temperature: temperature of the sampler.
 
     Raises:
         UsageError: a loss, a correction or an option is unknown or refused.
