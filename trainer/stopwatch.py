@@ -15,7 +15,7 @@ class Stopwatch:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Add the time of this context to the phase."""
+        """Add the time spent in this context to the sum of `phase`."""
         start = time.perf_counter()
         try:
             yield

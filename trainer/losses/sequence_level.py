@@ -36,8 +36,8 @@ def gspo(
         old_logp_BT: the same under the old policy, in nats.
         advantages: `[B]`, one per completion, or `[B, T]`, one per token.
         mask_BT: bool, True on real tokens; None if all tokens are real.
-        clip_low: distance of the lower bound of s from 1; 0 to 1. It is small because s, a mean, moves far
-            less than a token's ratio.
+        clip_low: distance of the lower bound of s from 1; 0 to 1. The default is small because s, a mean, moves
+            far less than a token's ratio.
         clip_high: distance of the upper bound of s from 1; at least 0.
         max_log_ratio: see `common.clamp_log_ratio`, in nats; clamps the mean.
 

@@ -38,9 +38,10 @@ class SolutionTokens:
 
 
 def train_prm(config: PrmConfig) -> Path:
-    """Train, from the newest checkpoint in `config.output` if there is one, and return the final model's folder.
+    """Train a process reward model, from the newest checkpoint in `config.output` if there is one, and return its folder.
 
-    The environment `process` loads it with `kind: qwen`. `verigym.json` in it records how it was made and its held-out figures.
+    The environment `process` loads the folder with `kind: qwen`. The file `verigym.json` in it records how the model was
+    made, and its held-out figures.
 
     Raises:
         UsageError: the model, the labels or a checkpoint do not fit.
@@ -81,10 +82,10 @@ def train_prm(config: PrmConfig) -> Path:
 
 
 def gather(config: PrmConfig) -> tuple[list[LabelledSolution], list[LabelledSolution]]:
-    """Return (training solutions, held-out solutions), without those that have no label.
+    """Return (training solutions, held-out solutions), without solutions that have no label.
 
     Raises:
-        UsageError: a file does not fit, no solution has a label, or held-out tasks are learnt as well.
+        UsageError: a file does not fit, no solution has a label, or a held-out task is also a training task.
     """
     found = _labelled(config.data, config)
     if not config.held_out_data:
@@ -133,14 +134,14 @@ class PrmRun(StepRun):
         self.model.save(folder / "model")
 
     def export(self, folder: Path) -> None:
-        """Write what the `process` environment loads."""
+        """Write the model to `folder` so that the `process` environment can load it."""
         self.model.save(folder)
 
 
 def tokenized(
     config: PrmConfig, run: PrmRun, solutions: Sequence[LabelledSolution]
 ) -> tuple[list[SolutionTokens], dict[str, int]]:
-    """Return the solutions as the environment would show them, and how many are left out because they are too long."""
+    """Return the solutions in tokens, as the `process` environment encodes them, and how many are left out as too long."""
     held = getattr(run.model.model.config.get_text_config(), "max_position_embeddings", None)
     most = min(config.max_tokens, held or config.max_tokens)
     rows = [SolutionTokens(one.prompt.key, run.model.tokens(one, config.system)) for one in solutions]

@@ -29,9 +29,10 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def train_reward_model(config: RewardModelConfig) -> Path:
-    """Train, from the newest checkpoint in `config.output` if there is one, and return the final model's folder.
+    """Train a reward model, from the newest checkpoint in `config.output` if there is one, and return its folder.
 
-    The `reward_model` environment loads it. `verigym.json` in it records how it was made, and its held-out figures.
+    The `reward_model` environment loads the folder. The file `verigym.json` in it records how the model was made, and its
+    held-out figures.
 
     Raises:
         UsageError: the model, the pairs or a checkpoint do not fit.
@@ -76,7 +77,7 @@ def gather(config: RewardModelConfig) -> tuple[list[Preference], list[Preference
     """Return (training pairs, held-out pairs).
 
     Raises:
-        UsageError: a file does not fit, none is left to learn, or held-out prompts are learnt as well.
+        UsageError: a file does not fit, no training pair is left, or a held-out prompt is also a training prompt.
     """
     found = [pair for path in config.data for pair in read_preferences(path)]
     if not config.held_out_data:
@@ -97,7 +98,7 @@ def digest(pairs: Sequence[Preference]) -> str:
 
 
 def _micro_batches(pairs: Sequence[PairTokens], config: RewardModelConfig, device: str) -> list[list[PairTokens]]:
-    """Return micro-batches; a pair is two rows."""
+    """Return `pairs` in micro-batches within the token budget; a pair counts as two rows."""
     numbers = micro_batches([pair.longest for pair in pairs], max(1, config.micro_batch_tokens // 2), device)
     return [[pairs[number] for number in batch] for batch in numbers]
 

@@ -32,10 +32,10 @@ def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = 
 
 @contextmanager
 def open_sessions(sources: Sequence[Source], config: TrainConfig, world: World = SOLO) -> Iterator[dict[str, Sessions]]:
-    """Yield the sessions of each source whose environment has episodes, by label; shared as graders are.
+    """Yield the sessions of each source whose environment has episodes, by label. Sources share them as they share graders.
 
     Raises:
-        UsageError: a setting of episodes is given, and no source has any.
+        UsageError: a setting of episodes is given, and no source has episodes.
     """
     playing = {source.label: source.environment for source in sources if opens_sessions(source.environment)}
     shared, pool_of = pools(playing)

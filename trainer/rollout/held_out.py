@@ -36,7 +36,7 @@ def evaluate(
         engine: samples from the policy.
         codec: the policy's tokenizer.
         sources: the mixture.
-        graders: by source.
+        graders: grader of each source, by label.
         config: the run, for its sampling settings in evaluation.
         world: the processes that train together; each takes its share of the prompts.
         give_up: see `collect`.
