@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Adds up wall time by phase; the sums are taken once per step."""
+    """Sums wall time by phase. The sums are read and reset once per step."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}

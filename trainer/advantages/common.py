@@ -20,7 +20,7 @@ EQUAL_ABSOLUTE = 1e-12
 
 @dataclass(frozen=True)
 class Groups:
-    """Rewards of a batch with their group statistics, in float64, so that a sum of large float32 rewards does not overflow."""
+    """The rewards of a batch with the statistics of their groups, in float64 so that sums of large rewards do not overflow."""
 
     reward_PG: torch.Tensor
     """The rewards; 0 where unscored."""

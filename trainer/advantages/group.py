@@ -146,14 +146,14 @@ def passk(
 
 
 def opo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
-    """Subtract the length-weighted mean: `A = r - sum(l r) / sum(l)` (OPO, arXiv 2505.23585).
+    """Subtract the group's length-weighted mean reward: `A = r - sum(l r) / sum(l)` (OPO, arXiv 2505.23585).
 
-    This baseline has the least variance if the squared gradient of a completion grows with its length.
+    This baseline has the smallest variance if the squared gradient of a completion grows with its length.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
         scored_PG: bool, True where the verifier gave a verdict.
-        lengths_PG: lengths of the completions, in tokens; ignored where unscored.
+        lengths_PG: lengths l of the completions, in tokens; ignored where unscored.
 
     Returns:
         Advantages `[P, G]` in the unit and dtype of the rewards.

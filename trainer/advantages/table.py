@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Advantage:
-    """An entry of ADVANTAGES."""
+    """An entry of the table `ADVANTAGES`."""
 
     location: str
     """`module:function`, in this package."""

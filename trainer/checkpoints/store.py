@@ -55,7 +55,7 @@ NAME = re.compile(r"step-(\d{8})")
 
 
 class State(BaseModel):
-    """Manifest of a checkpoint, `state.json`."""
+    """The manifest of a checkpoint, which is its file `state.json`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -271,7 +271,7 @@ def _warn_of_lost_steps(output: Path, made: Mapping[str, Any]) -> None:
 
 
 def load_batch_state(path: Path) -> dict[str, Any]:
-    """Return the batch builder's state that was given to `save`."""
+    """Return the batch builder's state that `save` wrote to the checkpoint `path`."""
     state: dict[str, Any] = json.loads((path / "work.json").read_text(encoding="utf-8"))
     return state
 
@@ -307,7 +307,7 @@ def locked(output: Path, world: World = SOLO) -> Iterator[None]:
 
 
 def write_config(output: Path, config: StepSettings) -> None:
-    """Write the run's settings to `config.json` beside its logs."""
+    """Write the run's settings `config` to `config.json` in the folder `output`."""
     text = json.dumps(config.model_dump(mode="json"), indent=1)
     temporary = output / ".config.json"
     temporary.write_text(text, encoding="utf-8")

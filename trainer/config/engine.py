@@ -91,7 +91,7 @@ ENGINES: Mapping[str, EngineEntry] = {
 
 
 class EngineFields(Frozen):
-    """Engine and its options. All but `engine` itself may change when a run is resumed."""
+    """Settings of the engine and its options. All but `engine` itself may change when a run is resumed."""
 
     engine: str = Field(default="native", description=f"What samples completions: {', '.join(ENGINES)}; see docs/engines.md.")
     vllm_dtype: Literal["fp32", "bf16", "fp16"] | None = None

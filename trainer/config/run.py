@@ -64,7 +64,7 @@ class TrainConfig(
     MonitoringFields,
     ResumeFields,
 ):
-    """A GRPO run."""
+    """The settings of a GRPO run."""
 
     model: str
     """Local model directory or hub id of a transformers causal language model."""

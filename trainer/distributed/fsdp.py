@@ -27,12 +27,12 @@ from verigym.trainer.models.lora import export_policy
 
 
 def shard(model: Any, world: World, device: torch.device) -> None:
-    """Shard the model's parameters by rows over the processes, in place; do nothing in a single process.
+    """Shard the parameters of `model` by rows over the processes, in place; do nothing in a single process.
 
     Args:
         model: a transformers causal language model, the same in every process, on the device that `World.loading` returns.
         world: the processes.
-        device: of this process.
+        device: device of this process.
     """
     if world.size == 1:
         return
@@ -93,18 +93,18 @@ def clip_gradients(parameters: Iterable[torch.Tensor], max_norm: float) -> torch
 
 
 class ShardedPolicy:
-    """A policy that is trained while sharded over processes, with a copy for inference and export that shares its weights."""
+    """A policy sharded over processes for training, and a copy for inference and export that shares its weights."""
 
     in_rows: bool
     """Whether each process saves its own rows; if not, the first one saves the whole model."""
 
     def __init__(self, model: Any, world: World, device: torch.device) -> None:
-        """Shard the model in place; its parameters are then this process's rows, for which an optimizer can be made.
+        """Shard `model` in place. Its parameters are then this process's rows, and an optimizer can be made for them.
 
         Args:
             model: the policy. In a single process, it is its own inference copy.
             world: the processes.
-            device: of this process.
+            device: device of this process.
         """
         self.model = model
         self.inference_copy = _inference_copy(model, device) if world.size > 1 else model

@@ -95,7 +95,7 @@ class World:
         return any(self.gather(flag))
 
     def wait(self) -> None:
-        """Return when all processes have called this."""
+        """Wait until all processes have called this."""
         self.gather(None)
 
     def loading(self, device: torch.device) -> torch.device:
@@ -148,9 +148,10 @@ def _rendezvous_store() -> Any:
 
 @contextmanager
 def open_world(config: TrainConfig) -> Iterator[World]:
-    """Connect the processes that torchrun has started. A single process gets a trivial world.
+    """Connect the processes that torchrun has started, and yield this process's `World`.
 
-    On CUDA each process takes the GPU of its local rank. Processes other than the main one log errors only.
+    Without torchrun, the world is a single process. On CUDA each process takes the GPU of its local rank. Processes other than
+    the main one log errors only.
 
     Args:
         config: the run.

@@ -79,7 +79,9 @@ class RunEstimate:
 
 
 def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> RunEstimate:
-    """Estimate a run: load its model, its sources and its graders, and time a few small steps. Nothing is written.
+    """Estimate the memory and time of a run by loading its model, sources and graders, and timing a few small steps.
+
+    Nothing is written.
 
     Raises:
         UsageError: the configuration, the model or a source is bad, or the model with its optimizer does not fit here.

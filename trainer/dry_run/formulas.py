@@ -18,7 +18,7 @@ WORKING = 1.5
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The sizes of a model that decide memory."""
+    """The sizes of a model that determine its memory."""
 
     parameters: int
     layers: int

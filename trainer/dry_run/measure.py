@@ -35,7 +35,7 @@ PROMPTS_MEASURED = 8
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures of the small steps."""
+    """The figures measured in the small steps."""
 
     speed: Speed
     activation_bytes: float

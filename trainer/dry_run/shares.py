@@ -62,7 +62,7 @@ def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Me
 
 
 def plan_memory(config: TrainConfig, processes: int) -> tuple[Table, dict[str, Any]]:
-    """Return the table of `verigym train --dry-run --processes N`, and the same numbers as data.
+    """Return the table that `verigym train --dry-run --processes N` prints for `processes`, and the same numbers as data.
 
     Raises:
         UsageError: there is no such model, or it takes no such adapters.

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 @dataclass(frozen=True)
 class Thought:
-    """A completion's reasoning under a token budget; see `evaluation.thinking`."""
+    """The reasoning of a completion under a token budget; see `evaluation.thinking`."""
 
     tokens: int
     """Tokens sampled before the closing tag."""
@@ -47,7 +47,7 @@ OnFinished = Callable[[int, int, Generated], None]
 
 @dataclass(frozen=True)
 class Request:
-    """One completion to sample."""
+    """A request to sample one completion."""
 
     place: tuple[int, int]
     """Where it belongs; `OnFinished` gets it. Those with the same first number may share a prompt."""

@@ -76,7 +76,7 @@ class TransformersEngine:
         return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing: the engine holds no resources."""
 
     def _generate(
         self,

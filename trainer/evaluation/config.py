@@ -31,7 +31,7 @@ EVAL_RULES: tuple[Rule, ...] = (
 
 
 class PickerConfig(Frozen):
-    """An environment that ranks samples by its reward, without the reference answer, such as a process reward model."""
+    """Settings of a picker: an environment that ranks samples by its reward, without the reference answer, such as a PRM."""
 
     environment: str
     """Registry name, such as process, reward_model or judge."""

@@ -46,7 +46,7 @@ def ngrams(text: str, n: int = NGRAM) -> set[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class OwnText:
-    """The text of a task itself, without the words that a description or a template adds."""
+    """The text of a task itself, without the words that a data set's description or a template adds."""
 
     whole: str
     """The question, searched for as a whole if no run has n words."""

@@ -35,7 +35,7 @@ def avg(one: ScoredSamples) -> float:
 
 
 def pass_at(one: ScoredSamples, k: int) -> float:
-    """Return the probability that at least one of k samples is correct; see `envs.metrics.pass_at_k`."""
+    """Return the probability that at least one of `k` samples is correct; see `envs.metrics.pass_at_k`."""
     return pass_at_k(one.n, sum(one.correct), k)
 
 

@@ -71,7 +71,7 @@ def task_id(prompt: Prompt) -> str:
 
 
 def own_text(config: DatasetConfig, task: PreparedTask) -> OwnText:
-    """Return the text of a row's task, without the words that its description adds around the columns."""
+    """Return the text of `task`, without the words that the data set's description adds around the row's columns."""
     if config.generated:
         return OwnText(task.text)
     runs = [""]

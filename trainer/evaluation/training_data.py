@@ -38,7 +38,7 @@ def refuse_missing(names: Sequence[str]) -> None:
 
 
 def refuse_unreadable(names: Sequence[str], data_dirs: Mapping[str, Path | None] = {}) -> None:
-    """Read all files and open all data sets once, so that an error shows before hours of sampling.
+    """Read all files and open all data sets of `names` once, so that an error shows before hours of sampling.
 
     Raises:
         UsageError: as `training_texts`.

@@ -154,7 +154,7 @@ def resumed(place: Path, device: str) -> Figures:
 
 
 def distance(one: Ran, other: Ran) -> float:
-    """Return the largest difference between two runs' final weights."""
+    """Return the largest absolute difference between the final weights of the runs `one` and `other`."""
     from safetensors.torch import load_file
 
     mine, theirs = (load_file(done.model / "model.safetensors") for done in (one, other))

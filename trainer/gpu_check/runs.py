@@ -34,7 +34,7 @@ class Ran:
 
 
 def run(model: Path, output: Path, **more: Any) -> Ran:
-    """Train for a few steps in this process; see `task.settings`."""
+    """Train `model` for a few steps in this process and return the results; see `task.settings`."""
     from verigym.trainer.loop import train
 
     with overheard() as said:
@@ -75,6 +75,6 @@ def differences(row: Mapping[str, Any], other: Mapping[str, Any], figures: Seque
 
 
 def share_equal(texts: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> float:
-    """Return the share of completions that are the same in both runs."""
+    """Return the share of completions that are the same in `texts` and `others`, the completions of two runs."""
     pairs = [pair for mine, theirs in zip(texts, others, strict=True) for pair in zip(mine, theirs, strict=True)]
     return sum(one == two for one, two in pairs) / len(pairs)

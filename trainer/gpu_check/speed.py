@@ -56,7 +56,10 @@ def matmul_rate(device: torch.device, dtype: torch.dtype, size: int = 8192) -> f
 
 
 def half_billion(place: Path, device: str, sizes: dict[str, int] = HALF_BILLION, **more: Any) -> TrainConfig:
-    """Write the model, and return the settings of a run with it: 8 prompts of 8 completions of at most 256 tokens, in bf16."""
+    """Write a model of half a billion parameters to `place`, and return the settings of a bf16 run with it.
+
+    A step has 8 prompts of 8 completions of at most 256 tokens.
+    """
     model = place / "model"
     if not model.is_dir():
         write_model(model, **sizes)

@@ -50,7 +50,7 @@ def write_model(
     vocabulary_size: int | None = None,
     max_positions: int = 256,
 ) -> Path:
-    """Write a randomly initialised model with its tokenizer to a folder, and return the folder."""
+    """Write a randomly initialised model with its tokenizer to `folder`, and return `folder`."""
     from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 
     tokenizer = scratch_tokenizer([f"train {n} plus {n * 7} is {n * 8}" for n in range(300)], 320)

@@ -33,8 +33,8 @@ def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:
     """Return the loss that the settings name, with its options bound.
 
     Raises:
-        UsageError: the loss or an option is unknown, an option's value is refused, or a loss of whole completions comes with an
-            aggregation over tokens.
+        UsageError: the loss or an option is unknown, an option's value is refused, or a loss of whole completions is combined
+            with an aggregation over tokens.
     """
     given = {name: getattr(config, name) for name in SHARED_OPTIONS if getattr(config, name) is not None}
     loss = bind("loss", config.loss, {name: loss.function for name, loss in LOSSES.items()}, {**given, **config.loss_options})

@@ -60,7 +60,7 @@ def accumulate(
     chunk: int | None = None,
     world: World = SOLO,
 ) -> dict[str, float]:
-    """Add the batch's gradient to the model's parameters and return its metrics.
+    """Add the gradient of a batch to the model's parameters and return the batch's metrics.
 
     A row whose gradient is exactly zero (advantage 0, no KL and no entropy bonus) skips the forward pass but counts in the
     loss's denominator; metrics other than the loss are means over the tokens of the remaining rows. A batch with nothing to
@@ -132,7 +132,7 @@ class _MicroBatch:
         return first_update and self.reference is None and self.objective.correction is None
 
     def expected(self, zeros_BT: torch.Tensor, mask_BT: torch.Tensor) -> ExpectedGradient:
-        """Return the gradient of a first update for the real tokens; see `ExpectedGradient`."""
+        """Return the gradient that the first update on a batch has at the real tokens; see `ExpectedGradient`."""
         weights_BT = self._cut(self.weights_BL, zeros_BT)
         with torch.enable_grad():
             logp_BT = zeros_BT.clone().requires_grad_()
@@ -142,7 +142,7 @@ class _MicroBatch:
         return ExpectedGradient(gradient_BT[mask_BT], -self.objective.entropy_coef * weights_BT[mask_BT])
 
     def values(self, scored: CompletionLogprobs) -> dict[str, torch.Tensor]:
-        """Return the micro-batch's share of the loss, attached to the graph, and of the metrics, by name."""
+        """Return, by name, the micro-batch's share of the loss, attached to the graph, and of the metrics."""
         objective, logp_BT, mask_BT = self.objective, scored.logp_BT, self._trained(scored.mask_BT)
         weights_BT, means_BT = self._cut(self.weights_BL, logp_BT), self._cut(self.means_BL, logp_BT)
         old_BT = logp_BT.detach()

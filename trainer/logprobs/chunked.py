@@ -35,7 +35,7 @@ def token_entropy(logp_V: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Head:
-    """Output layer of a model: logits are `cap tanh(scale (W h + b) / cap)` of the last hidden state h."""
+    """The output layer of a model: logits are `cap tanh(scale (W h + b) / cap)` of the last hidden state h."""
 
     weight_VH: torch.Tensor
     bias_V: torch.Tensor | None
@@ -140,7 +140,7 @@ class _ChunkMath:
     def gradient(
         self, logsoft_CV: torch.Tensor, slope_CV: torch.Tensor | None, tokens_C: torch.Tensor, incoming: ExpectedGradient
     ) -> torch.Tensor:
-        """Return the gradient at the product with the output matrix; overwrites `logsoft_CV`."""
+        """Return the loss's gradient with respect to the product with the output matrix. `logsoft_CV` is overwritten."""
         if self.entropy:
             # The clamp: a probability of 0 has an infinite logarithm, and their product is 0.
             deviation_CV = logsoft_CV.clamp(min=-1e4) + self.entropies(logsoft_CV)[:, None]

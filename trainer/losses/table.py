@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PolicyLoss:
-    """An entry of LOSSES."""
+    """An entry of the table `LOSSES`."""
 
     location: str
     """`module:function`, in this package."""

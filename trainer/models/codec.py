@@ -60,11 +60,11 @@ class Codec:
         return str(text)
 
     def encode_text(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a completion's text, without special tokens."""
+        """Return the tokens of `text`, a completion, without special tokens."""
         return tuple(self.tokenizer.encode(encodable(text), add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return a completion's text, without its end-of-sequence token."""
+        """Return the text of `token_ids`, a completion, without its end-of-sequence token."""
         ids = list(token_ids)
         if ids and ids[-1] in self.eos_ids:
             ids.pop()

@@ -191,7 +191,7 @@ def load_adapter(own: Mapping[str, torch.Tensor], file: Path) -> None:
 
 
 def adapter_tensors(policy: Any) -> dict[str, torch.Tensor]:
-    """Return the adapters' parameters by name."""
+    """Return the parameters of the adapters of `policy`, by name."""
     return {name: parameter for name, parameter in policy.named_parameters() if ".lora_" in name}
 
 

@@ -53,7 +53,7 @@ class Alarm:
 
 
 class Detector(Protocol):
-    """Reads every step's row, in order, and reports a problem for as long as it lasts."""
+    """Reads the metrics row of every step, in order, and reports a problem for as long as it lasts."""
 
     def update(self, row: MetricsRow) -> Alarm | None:
         """Return the alarm for the step of `row`, None without a problem. It is the same alarm while its condition lasts."""

@@ -116,7 +116,7 @@ class RunLog:
             raise
 
     def sync(self) -> None:
-        """Make sure that all rows are on the disk: a checkpoint must not be newer than the rows of its steps."""
+        """Wait until all rows are on the disk, because a checkpoint must not be newer than the rows of its steps."""
         for file in self._files.values():
             os.fsync(file.fileno())
 

@@ -63,12 +63,15 @@ class LeftOut:
 
 
 class RewardModelRun(StepRun):
-    """The training run of a sequence classifier with one output."""
+    """The training run of a reward model, which is a sequence classifier with one output."""
 
     config: RewardModelConfig
 
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Return the model and its tokenizer; a language model gets a new head, whose weights depend on the seed alone."""
+        """Return the model and its tokenizer, from `checkpoint` if it is given.
+
+        A language model gets a new head, whose weights depend on the seed alone.
+        """
         how: dict[str, Any] = {"auto": transformers.AutoModelForSequenceClassification, "num_labels": 1}
         with _quiet():  # transformers reports that the head is new
             model, tokenizer = load_model(checkpoint / "model" if checkpoint else self.config.model, self.device, **how)
@@ -87,7 +90,7 @@ class RewardModelRun(StepRun):
         return model, tokenizer
 
     def save(self, folder: Path) -> None:
-        """Write the classifier and its tokenizer."""
+        """Write the classifier and its tokenizer to `folder`."""
         self.export(folder / "model")
 
     def export(self, folder: Path) -> None:

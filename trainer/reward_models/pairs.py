@@ -25,7 +25,7 @@ logger = logging.getLogger("verigym.trainer")
 
 @dataclass(frozen=True)
 class Preference:
-    """Two answers to one prompt, of which the first is preferred."""
+    """Two answers to one prompt, of which `chosen` is preferred to `rejected`."""
 
     messages: tuple[Message, ...]
     chosen: str

@@ -112,7 +112,7 @@ def _labelled(paths: Sequence[Path], config: PrmConfig) -> list[LabelledSolution
 
 
 def digest(solutions: Sequence[LabelledSolution]) -> str:
-    """Return a hash of the solutions and their order."""
+    """Return a hash of `solutions`, which depends on their order."""
     return sha256_hex(canonical_json([one.digest for one in solutions]))
 
 
@@ -122,7 +122,10 @@ class PrmRun(StepRun):
     config: PrmConfig
 
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Return the model and its tokenizer; a language model gets a new head, whose weights depend on the seed alone."""
+        """Return the model and its tokenizer, from `checkpoint` if it is given.
+
+        A language model gets a new head, whose weights depend on the seed alone.
+        """
         if checkpoint is not None:
             model = ProcessRewardModel.load(checkpoint / "model").to(self.device)
         else:
@@ -130,7 +133,7 @@ class PrmRun(StepRun):
         return model, model.tokenizer
 
     def save(self, folder: Path) -> None:
-        """Write the model and its tokenizer."""
+        """Write the model and its tokenizer to `folder`."""
         self.model.save(folder / "model")
 
     def export(self, folder: Path) -> None:
@@ -157,7 +160,7 @@ def _micro_batches(rows: Sequence[SolutionTokens], config: PrmConfig, device: st
 
 
 def step_gradient(run: PrmRun, rows: Sequence[SolutionTokens], config: PrmConfig) -> dict[str, float]:
-    """Add the gradient of the mean loss over a batch's labelled steps, and return the batch's metrics."""
+    """Add the gradient of the mean loss over the labelled steps of `rows`, and return metrics of these steps."""
     run.model.train()
     total, loss = sum(len(row.tokens.labels) for row in rows), 0.0
     for some in _micro_batches(rows, config, run.device.type):
@@ -173,7 +176,10 @@ def step_gradient(run: PrmRun, rows: Sequence[SolutionTokens], config: PrmConfig
 def held_out_figures(
     run: PrmRun, rows: Sequence[SolutionTokens], train: Sequence[SolutionTokens], config: PrmConfig
 ) -> dict[str, float | Share]:
-    """Return loss and accuracy on held-out steps, and the accuracy of always giving the more common label."""
+    """Return loss and accuracy on the held-out steps of `rows`, and the accuracy of always giving the more common label.
+
+    The more common label is that of the training steps in `train`.
+    """
     run.model.eval()
     probabilities: list[float] = []
     labels: list[float] = []

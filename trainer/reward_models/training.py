@@ -93,7 +93,7 @@ def gather(config: RewardModelConfig) -> tuple[list[Preference], list[Preference
 
 
 def digest(pairs: Sequence[Preference]) -> str:
-    """Return a hash of the pairs and their order."""
+    """Return a hash of `pairs`, which depends on their order."""
     return sha256_hex(canonical_json([pair.digest for pair in pairs]))
 
 
@@ -104,7 +104,7 @@ def _micro_batches(pairs: Sequence[PairTokens], config: RewardModelConfig, devic
 
 
 def pair_gradient(run: RewardModelRun, pairs: Sequence[PairTokens], config: RewardModelConfig) -> dict[str, float]:
-    """Add the gradient of the mean loss over a batch of pairs, and return the batch's metrics."""
+    """Add the gradient of the mean loss over `pairs`, one batch, and return the batch's metrics."""
     run.model.train()
     metrics = {
         "loss": 0.0,
@@ -138,7 +138,10 @@ def _scored(
 def held_out_figures(
     run: RewardModelRun, pairs: Sequence[PairTokens], train: Sequence[PairTokens], config: RewardModelConfig
 ) -> dict[str, float | Share]:
-    """Return loss, mean margin and accuracy of held-out pairs, and the accuracy of the baselines."""
+    """Return loss, mean margin and accuracy of the held-out `pairs`, and the accuracy of the baselines.
+
+    Baselines that need training pairs use `train`.
+    """
     scored = _scored(run, pairs, config)
     chosen_B = torch.tensor([chosen for _, chosen, _ in scored])
     rejected_B = torch.tensor([rejected for _, _, rejected in scored])
@@ -159,7 +162,7 @@ def held_out_figures(
 def conclusions(
     run: RewardModelRun, pairs: Sequence[PairTokens], train: Sequence[PairTokens], config: RewardModelConfig
 ) -> dict[str, Any]:
-    """Return the final held-out figures with intervals; warn if a baseline explains the accuracy as well."""
+    """Return the final figures of the held-out `pairs` with intervals; warn if the model is not clearly above a baseline."""
     figures = held_out_figures(run, pairs, train, config)
     accuracy = figures["accuracy"]
     for name in ("longer", "shorter", "majority"):

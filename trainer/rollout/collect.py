@@ -28,7 +28,7 @@ from verigym.trainer.tasks.mixture import Source
 
 @dataclass(frozen=True)
 class Group:
-    """A prompt's completions, all sampled from the same policy."""
+    """A prompt with its completions, all sampled from the same policy."""
 
     source: str
     prompt: Prompt

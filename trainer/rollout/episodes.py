@@ -40,7 +40,7 @@ class EpisodeLimits:
 
 @dataclass
 class EpisodeRow:
-    """One episode that is being played."""
+    """An episode while it is played."""
 
     place: tuple[int, int]
     """Prompt and sample."""

@@ -19,7 +19,10 @@ from verigym.trainer.tasks.mixture import Source
 
 @contextmanager
 def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = SOLO) -> Iterator[dict[str, Grader]]:
-    """Yield each source's grader, by label. Sources share one grader unless two set one environment's options differently."""
+    """Yield the grader of each source, by the source's label.
+
+    Sources share one grader, unless two sources use the same environment with different options.
+    """
     made, pool_of = pools({source.label: source.environment for source in sources})
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
     limits["cluster"] = config.cluster

@@ -213,7 +213,7 @@ class OnPolicyConfig(FitFields):
 
 
 class SamplerFields(StageFields, EngineFields):
-    """Settings of the stages that sample: the tasks, the engine and the grading."""
+    """Settings of the stages that sample: their tasks, engine and grading."""
 
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
     """The tasks, as in a training run: environments that write their own, or data sets."""
@@ -242,7 +242,7 @@ class SamplerFields(StageFields, EngineFields):
         return self
 
     def as_run(self, model: str) -> TrainConfig:
-        """Return a training run with these settings, for the builders of engines, tasks and graders."""
+        """Return a training run of `model` with these settings, for the builders of engines, tasks and graders."""
         # A run allows no temperature of 0; a stage passes its own with each call.
         shared = self.model_fields_set & set(TrainConfig.model_fields) - {"temperature"}
         fields: dict[str, Any] = {name: getattr(self, name) for name in shared}

@@ -29,7 +29,7 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Example:
-    """A prompt and the completion to learn."""
+    """A prompt and the completion that the model learns."""
 
     messages: tuple[Message, ...]
     completion: str
@@ -50,7 +50,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Pair:
-    """An example in tokens; the completion ends with the end-of-sequence token."""
+    """An example as tokens; the completion ends with the end-of-sequence token."""
 
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
@@ -187,7 +187,7 @@ def episode_examples(prompt: Prompt, episode: Completion) -> list[Example]:
 
 
 def to_pairs(examples: Iterable[Example], codec: Codec) -> list[Pair]:
-    """Return the examples in tokens, without those that have no prompt tokens."""
+    """Return `examples` as tokens, without those whose prompt has no tokens."""
     end = codec.tokenizer.eos_token_id
     end = min(codec.eos_ids) if end is None else int(end)
     pairs = [Pair(codec.encode(one.prompt), (*codec.encode_text(one.completion), end)) for one in examples]

@@ -86,9 +86,9 @@ def samples_of_group(number: int, group: Group) -> PromptSamples:
 
 
 class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
-    """A file with one line per prompt. The first line holds the settings that made the others.
+    """A file with one line per prompt. The first line holds the settings with which the other lines were made.
 
-    Replaced lines go to `FILE.retried` beside it, until `merge_replacements` puts them in their places.
+    Replaced lines are written to `FILE.retried` beside it, until `merge_replacements` moves them into the file.
     """
 
     def __init__(

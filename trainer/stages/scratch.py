@@ -65,7 +65,7 @@ def scratch(config: ScratchConfig) -> Path:
 
 
 def tokenizer_texts(examples: Sequence[Example]) -> list[str]:
-    """Return the texts that a tokenizer is trained on: each prompt with its completion."""
+    """Return the texts that the tokenizer is trained on: for each example, the prompt with its completion."""
     return [f"{example.prompt.text}\n{example.completion}" for example in examples]
 
 

@@ -54,7 +54,7 @@ def sft(config: SftConfig) -> Path:
 
 
 def gather_examples(config: ExampleFields) -> tuple[list[Example], list[Example]]:
-    """Return (training examples, held-out examples)."""
+    """Return (training examples, held-out examples) from the files and sources that `config` names."""
     examples = [example for path in config.data for example in read_examples(path)]
     held = [one for one in examples if int(one.key[:8], 16) < config.held_out_share * 2**32]
     train = [one for one in examples if int(one.key[:8], 16) >= config.held_out_share * 2**32]
@@ -69,7 +69,7 @@ def gather_examples(config: ExampleFields) -> tuple[list[Example], list[Example]
 
 
 def examples_digest(examples: Sequence[Example]) -> str:
-    """Return a hash of the examples and their order."""
+    """Return a hash of `examples`, which depends on their order."""
     return sha256_hex(canonical_json([[one.key, sha256_hex(one.completion)] for one in examples]))
 
 

@@ -32,7 +32,7 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def prepare_stage(config: StepFields) -> None:
-    """Make the output folder and set the number of threads.
+    """Make the stage's output folder and set the number of threads.
 
     Raises:
         UsageError: the folder cannot be used, or the package of a logger is missing.
@@ -177,7 +177,7 @@ class PolicyRun(StepRun):
     config: FitFields
 
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Return the model and its tokenizer; see `lora.load_policy`."""
+        """Return the model and its tokenizer, from `checkpoint` if it is given; see `lora.load_policy`."""
         return load_policy(self.config.model, self.config, self.config.seed, self.device, checkpoint)
 
     def save(self, folder: Path) -> None:

@@ -100,7 +100,7 @@ class Curriculum:
         pools[name][key] = (index, rate)
 
     def metrics(self) -> dict[str, float]:
-        """Return the numbers of tasks in the easy and in the hard pools."""
+        """Return the numbers of tasks in the easy and in the hard pools, as metrics."""
         return {
             f"curriculum_{name}": float(sum(len(pools[name]) for pools in self.pools.values())) for name in ("easy", "hard")
         }

@@ -12,7 +12,7 @@ SHARE, LEAST = 0.25, 32
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]
-    """One layer's keys and values `[B, H, L, D]`: views of larger buffers, for at most `most` tokens."""
+    """The keys and values `[B, H, L, D]` of one layer: views of larger buffers, with room for at most `most` tokens."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, most: int) -> None:
         super().__init__()

@@ -43,7 +43,7 @@ class Layout:
 
 
 class PrefixCache:
-    """All layers' keys and values. The last row moves into the slot of a removed one, so that nothing else is copied."""
+    """The keys and values of all layers. When a row is removed, the last row moves into its slot; nothing else is copied."""
 
     def __init__(self, layers: int, key_heads: int, head_size: int, scale: float, dtype: torch.dtype, device: torch.device):
         self.layout = Layout()

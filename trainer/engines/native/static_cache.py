@@ -34,7 +34,7 @@ class StaticCache:
         rows: int,
         positions: int,
     ) -> None:
-        """Allocate memory for `rows` rows of `positions` tokens, prompts included."""
+        """Allocate memory for `rows` rows of `positions` tokens each, prompts included."""
         self.layout = Layout()
         self.scale, self.device = scale, device
         self._most = rows
