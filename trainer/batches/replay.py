@@ -47,5 +47,5 @@ class Replay:
         return [[step, dump_group(group)] for step, group in self.kept]
 
     def restore(self, state: Sequence[Any], environments: Mapping[str, Environment]) -> None:
-        """Continue from `state`, which a checkpoint holds; `environments` are by source."""
+        """Continue from `state`, which a checkpoint holds. `environments` maps each source's label to its environment."""
         self.kept = [(step, load_group(group, environments)) for step, group in state]

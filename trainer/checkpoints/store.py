@@ -79,7 +79,7 @@ class Timer:
     """Tells when a checkpoint is due because enough time has passed since the last one, or since the start.
 
     Args:
-        minutes: time between checkpoints; 0 for never.
+        minutes: minutes between checkpoints; 0 for never.
     """
 
     def __init__(self, minutes: float) -> None:

@@ -103,7 +103,7 @@ def _within(source: Mapping[str, Any], path: Loc) -> Loc:
 
 @contextmanager
 def located(document: Document) -> Iterator[None]:
-    """Add file and line to a `UsageError` raised within this context whose message begins with a field or a source.
+    """Add file and line to a `UsageError` raised within this context if its message begins with a field or a source.
 
     Raises:
         UsageError: the one raised inside, with the prefix.

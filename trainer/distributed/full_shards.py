@@ -186,7 +186,7 @@ def shard_fully(model: Any, world: World, device: torch.device) -> None:
 
 
 def _begin(model: Any) -> None:
-    """Run the first pass, in which FSDP finds its root module and every question that is asked of a model once is answered."""
+    """Run the first pass, in which FSDP finds its root module, and the checks that run once per model."""
     with torch.no_grad():
         run_one_token(model, backward=False)
     for part in [module for module in model.modules() if isinstance(module, FSDPModule)]:

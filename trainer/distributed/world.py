@@ -64,7 +64,7 @@ class World:
         return values
 
     def merge(self, local: Sequence[Value], count: int) -> list[Value]:
-        """Return all `count` values; `local` are those that this process has computed for its `share`."""
+        """Return the values of all `count` items. `local` are the values that this process has computed for its `share`."""
         parts = self.gather(list(local))
         return [parts[number % self.size][number // self.size] for number in range(count)]
 

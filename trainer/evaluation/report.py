@@ -187,9 +187,9 @@ def unscored_line(part: Mapping[str, Any]) -> str:
 
 
 def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
-    """Return a hint for each model and source of which most samples hold no answer, or no sample is correct.
+    """Return a hint for each model and source whose samples mostly hold no answer, or are all incorrect.
 
-    Each hint quotes the ends of three texts.
+    Each hint quotes the ends of up to three texts.
 
     Args:
         found: samples by model.

@@ -20,7 +20,7 @@ ANSWER_FORM = "form"
 
 
 def held_out(config: SourceConfig, prompts: int) -> Source:
-    """Return a source with its first `prompts` held-out prompts, the same ones that a training run evaluates on.
+    """Return a source with up to `prompts` held-out prompts, the same ones that a training run evaluates on.
 
     Unlike a training run, this does not need the training split, which some benchmarks lack.
 

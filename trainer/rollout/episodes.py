@@ -211,7 +211,7 @@ class Episodes:
 
 
 def with_room(config: TrainConfig, sessions: Mapping[str, Sessions], positions: int | None) -> TrainConfig:
-    """Return `config` with enough room in vLLM for the tokens that episodes read, unless it sets the length itself."""
+    """Return `config` with `vllm_max_model_len` set to `positions` if episodes need this and `config` leaves it out."""
     if not sessions or config.engine != "vllm" or config.vllm_max_model_len is not None or positions is None:
         return config
     return config.model_copy(update={"vllm_max_model_len": positions})

@@ -67,7 +67,7 @@ def evaluate(
 
 
 def evaluation_metrics(groups: Sequence[Group], sources: Sequence[Source], samples: int) -> dict[str, float]:
-    """Return accuracy (share of CORRECT among scored completions), unscored counts and pass@k, for each source.
+    """Return the metrics of each source: accuracy (share of CORRECT among scored completions), unscored counts and pass@k.
 
     `accuracy` without a source's name is the mean over sources, weighted by their shares of the training prompts.
     """

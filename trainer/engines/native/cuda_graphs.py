@@ -50,7 +50,7 @@ class CapturedGraphs:
         self._made: dict[Hashable, tuple[Callable[[], None], torch.Tensor]] = {}
 
     def __call__(self, shape: Hashable, run: Run) -> torch.Tensor:
-        """Return the result of `run`, replayed from the graph for `shape`.
+        """Return the result of `run`, replayed from a graph after the first calls for `shape`.
 
         The next call for this shape overwrites the result.
         """
