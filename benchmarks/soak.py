@@ -2,10 +2,10 @@
 
     python benchmarks/soak.py [--minutes N] [--every SECONDS] [--seed N] [--output DIR]
 
-Trains a small model from nothing on programs (the sandbox) and on episodes (sessions). Every so often one process of the run is
-killed: the trainer, which is started again, or any process below it: workers of grading, of sessions, of the sandbox. How many
-steps fit into half of the minutes is measured first; then the run is left alone once, and hurt once. Prints the kills by kind.
-The exit code is 1 where weights or logged steps differ. The last line is one JSON object.
+Trains a small model from nothing on programs (the sandbox) and on episodes (sessions). Every so often one process of the hurt
+run is killed: the trainer, which is started again, a worker that grades or plays sessions, or a process of a sandbox; the kinds
+take turns. How many steps fit into the minutes is measured first; then both runs train side by side. Prints the kills. The exit
+code is 1 where weights or logged steps differ, or where a kind was never killed. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ FIELDS: dict[str, Any] = {
 }
 
 
-def below(pid: int) -> list[int]:
-    """Return the processes below one, by /proc."""
+def below(pid: int) -> dict[int, int]:
+    """Return the processes below one and the parent of each, by /proc."""
     parents: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -53,23 +53,49 @@ def below(pid: int) -> list[int]:
         except OSError:
             continue
         parents.setdefault(int(fields.rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
-    found, todo = [], [pid]
+    found: dict[int, int] = {}
+    todo = [pid]
     while todo:
-        children = parents.get(todo.pop(), [])
-        found += children
+        above = todo.pop()
+        children = parents.get(above, [])
+        found |= dict.fromkeys(children, above)
         todo += children
     return found
 
 
-def kind(pid: int) -> str:
-    """Return what a process is, by its command line."""
-    try:
-        line = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    if "spawn_main" in line:
-        return "worker of grading or sessions"
-    return "" if "resource_tracker" in line else "process of the sandbox" if "-S" in line else "other"
+KINDS = (
+    "trainer",
+    "worker with a sandbox",
+    "worker without one",
+    "cell of a sandbox",
+    "pid 1 of a cell",
+    "process of a program",
+)
+
+
+def victims(trainer: int) -> dict[str, list[int]]:
+    """Return the processes of a run by kind, one of KINDS. Workers grade or play sessions; cells are below them."""
+    parents = below(trainer)
+    depth: dict[int, int] = {}  # in a sandbox: its cell has 1
+    workers: dict[int, str] = {}
+    for pid, parent in parents.items():  # parents come first
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if parent in depth:
+            depth[pid] = depth[parent] + 1
+        elif "spawn_main" in line:
+            workers[pid] = "worker without one"
+        elif parent in workers:
+            depth[pid] = 1
+            workers[parent] = "worker with a sandbox"
+    found: dict[str, list[int]] = {"trainer": [trainer]}
+    for pid, kind in workers.items():
+        found.setdefault(kind, []).append(pid)
+    for pid, levels in depth.items():
+        found.setdefault(KINDS[2 + min(levels, 3)], []).append(pid)
+    return found
 
 
 def start(folder: Path, steps: int) -> subprocess.Popen[bytes]:
@@ -101,7 +127,7 @@ def finish(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def hurt(folder: Path, steps: int, every_s: float, seed: int) -> Counter[str]:
-    """Run to the end with kills, drawn by hash, and return how many of each kind there were."""
+    """Run to the end with kills, and return how many of each kind there were. The kind with the fewest so far comes next."""
     from verigym.trainer.rng import keyed_random
 
     kills: Counter[str] = Counter()
@@ -112,20 +138,17 @@ def hurt(folder: Path, steps: int, every_s: float, seed: int) -> Counter[str]:
             code = process.wait(every_s * (0.5 + randomness.random()))
         except subprocess.TimeoutExpired:
             number += 1
-            victims = [pid for pid in below(process.pid) if kind(pid)]
-            if randomness.random() < 0.4 or not victims:
-                kills["trainer"] += 1
-                process.kill()
+            present = victims(process.pid)
+            kind = min(sorted(present), key=lambda name: (kills[name], randomness.random()))
+            try:
+                os.kill(randomness.choice(present[kind]), signal.SIGKILL)
+            except OSError:  # it has ended by itself
+                continue
+            kills[kind] += 1
+            print(f"  {time.strftime('%H:%M:%S')} killed a {kind}", flush=True)
+            if kind == "trainer":
                 process.wait()
                 process = start(folder, steps)
-                continue
-            victim = randomness.choice(victims)
-            what = kind(victim)
-            try:
-                os.kill(victim, signal.SIGKILL)
-                kills[what] += 1
-            except OSError:
-                continue
         else:
             if code != 0:
                 raise SystemExit(f"the run failed with {code}: {(folder / 'log').read_text(errors='replace')[-3000:]}")
@@ -134,10 +157,10 @@ def hurt(folder: Path, steps: int, every_s: float, seed: int) -> Counter[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10.0, help="of both runs together, about")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of the two runs, which share the machine; about")
     parser.add_argument("--every", type=float, default=60.0, help="mean seconds between kills")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, help="folder that is kept; a temporary one by default")
+    parser.add_argument("--output", type=Path, help="folder that is kept, whose runs go on if it has some")
     arguments = parser.parse_args()
 
     from verigym.trainer.models.scratch import CONVERSATION_TEMPLATE, scratch_qwen3, scratch_tokenizer
@@ -156,16 +179,23 @@ def main() -> None:
         probe_s = time.perf_counter() - begun
         rows = [json.loads(line) for line in (output / "probe/out/metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         step_s = sum(row["step_s"] for row in rows if row["kind"] == "train") / 6
-        steps = max(10, int(arguments.minutes * 60 / 2 / step_s))
+        done = (
+            max(end(output / "alone")[1]) if (output / "alone/out/final").exists() else 0
+        )  # of a soak that this one goes on with
+        steps = done + max(10, int(arguments.minutes * 60 / step_s))
         print(f"{probe_s:.0f} s for 6 steps, {step_s:.2f} s a step: {steps} steps", flush=True)
-        finish(start(output / "alone", steps), output / "alone")
-        kills = hurt(output / "hurt", steps, arguments.every, arguments.seed)
+        undisturbed = start(output / "alone", steps)
+        try:
+            kills = hurt(output / "hurt", steps, arguments.every, arguments.seed)
+            finish(undisturbed, output / "alone")
+        finally:
+            undisturbed.kill()
         alone, after = end(output / "alone"), end(output / "hurt")
         same = alone == after
-        print(f"kills: {', '.join(f'{count} {what}' for what, count in sorted(kills.items())) or 'none'}")
+        print(f"kills: {', '.join(f'{kills[kind]} {kind}' for kind in KINDS)}")
         print(f"weights {after[0][:16]}, {len(after[1])} steps: {'as undisturbed' if same else f'NOT {alone[0][:16]}'}")
         print(json.dumps({"steps": steps, "kills": kills, "same": same}))
-    sys.exit(0 if same and kills else 1)  # without a kill nothing was tried
+    sys.exit(0 if same and all(kills[kind] for kind in KINDS) else 1)  # what was not killed was not tried
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ _PLAIN = {str: "a text", bytes: "bytes", bool: "True or False", NoneType: "None"
 
 @dataclass(frozen=True)
 class Expected:
-    """Describes the values that a parameter or an option accepts, for error messages."""
+    """A type annotation that describes in words which values a parameter or an option accepts, for error messages."""
 
     words: str
 
@@ -36,27 +36,27 @@ class _Problem:
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Check every call's arguments against the function's annotations.
+    """Return `function`, wrapped so that every call's arguments are checked against its annotations.
 
-    Numbers are left to the function, which knows their range.
+    The ranges of numbers are not checked: `function` must check them itself.
 
     Raises:
         TypeError, from a call: an argument is unknown, missing or of the wrong type.
-        ValueError, from a call: it is none of the accepted words.
+        ValueError, from a call: a string is not one of the words that a `Literal` annotation lists.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     return _wrapped(function, hints, function.__qualname__)
 
 
 def checked_class(kind: C) -> C:
-    """Check the fields that are given to a dataclass in the same way."""
+    """Return the dataclass `kind`, changed so that its constructor checks its arguments as `checked` does."""
     hints = typing.get_type_hints(kind, include_extras=True)
     kind.__init__ = _wrapped(kind.__init__, hints, kind.__name__)
     return kind
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """Return `; did you mean 'x'?`, or the known words where none is close."""
+    """Return `; did you mean 'x'?` with the word in `known` closest to `word`, or all `known` words if no word is close."""
     matches = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {matches[0]!r}?" if matches else f"; known: {', '.join(sorted(known))}"
 

@@ -61,7 +61,7 @@ class _Slot:
 
 
 def held_slot(held: threading.local) -> int:
-    """Return the number of the slot that this thread holds; -1 for none."""
+    """Return the number of the run slot that this thread holds according to `held`; -1 if it holds none."""
     slot: _Slot | None = getattr(held, "slot", None)
     return -1 if slot is None else slot.number
 
@@ -76,7 +76,7 @@ def _sent(stdin: str) -> bytes:
 
 
 class Sandbox(ABC):
-    """Runs untrusted programs. Thread-safe; workers start when first needed and end with the process.
+    """Runs untrusted programs. Thread-safe; its workers start when first needed and end with the process.
 
     Args:
         options: fields of the back end's `options_type`, by name.
@@ -109,7 +109,7 @@ class Sandbox(ABC):
         """Start a worker: `start(job, release) -> Run`, `alive`, `closed`, `close()`, `forget()`, `runs`, `core`, `level`."""
 
     def find_tool(self, language: languages.Language) -> str:
-        """Return the path of a language's compiler or interpreter, as programs see it.
+        """Return the path of the compiler or interpreter of `language`, as programs in the sandbox see it.
 
         Raises:
             SandboxFailure: it is not installed; the message says what to install.
@@ -117,7 +117,7 @@ class Sandbox(ABC):
         return languages.tool(language)
 
     def start(self, job: Job) -> Run:
-        """Start a run on an idle or new worker. Callers hold a slot; `run`, `session` and `test` are what users want.
+        """Start the run of `job` on an idle or new worker. The caller must hold a slot; users call `run`, `session` or `test`.
 
         Raises:
             SandboxFailure: no worker could be started.
@@ -132,25 +132,30 @@ class Sandbox(ABC):
         return started
 
     def slot(self) -> _Slot:
-        """Hold one of the slots for runs. A thread that already holds one, as inside a session, does not wait for another."""
+        """Return a context manager that holds one of the slots for concurrent runs, waiting for a free one.
+
+        A thread that already holds a slot, for instance inside a session, does not wait for another.
+        """
         return _Slot(self._pool, self._held)
 
     @checked
     def run(
         self, program: ProgramOrSource, stdin: bytes | str = b"", limits: MaybeLimits = None, collect: Sequence[str] = ()
     ) -> RunResult:
-        """Run a program with the given standard input. A compiled language is built first; for many runs, `build` once.
+        """Run `program` with the given standard input and return its result.
+
+        A compiled language is built first; for many runs, `build` the program once.
 
         Args:
             program: the program; a string is the source of a Python program.
-            stdin: its whole standard input; a string is sent as UTF-8.
+            stdin: its complete standard input; a string is sent as UTF-8.
             limits: its resource limits.
-            collect: relative paths in the work directory; regular files among them that are no larger than
-                the output limit come back in `RunResult.files`.
+            collect: relative paths in the work directory. Those that are regular files no larger than the output limit are
+                returned in `RunResult.files`.
 
         Raises:
-            SandboxFailure: the sandbox failed twice, or a tool is missing. Never for what the program does.
-            TypeError, ValueError: the caller's mistake.
+            SandboxFailure: the sandbox failed twice, or a tool is missing. Never raised because of what the program does.
+            TypeError, ValueError: an argument is wrong.
         """
         program = as_program(program)
         stdin = _sent(stdin) if isinstance(stdin, str) else stdin
@@ -165,12 +170,14 @@ class Sandbox(ABC):
 
     @checked
     def build(self, program: ProgramOrSource) -> tuple[Program | None, RunResult]:
-        """Compile a program in the sandbox, once for all its runs. A program in an interpreted language is returned unchanged.
+        """Compile `program` in the sandbox, once for all its runs. A program in an interpreted language is returned unchanged.
 
-        The compiler has limits of its own, `Language.build_limits`.
+        The compiler has its own limits, `Language.build_limits`.
 
         Returns:
-            The program with its executable in `files`, or None, and how the compiler ended (status COMPILE when it refused).
+            The program with its executable in `files`, or None if it did not compile; and the result of the compiler's run
+                (status
+            COMPILE when it rejected the program).
 
         Raises:
             SandboxFailure: the sandbox failed, or the compiler is missing; the message says what to install.
@@ -182,10 +189,10 @@ class Sandbox(ABC):
         return languages.built(program, self.execute(job))
 
     def execute(self, job: Job) -> RunResult:
-        """Run a job: any command that exists inside, with its own files and environment.
+        """Run `job`, which may be any command available in the sandbox, with its own files and environment.
 
         Raises:
-            SandboxFailure: the sandbox failed twice, or the command is not there.
+            SandboxFailure: the sandbox failed twice, or the command does not exist.
         """
         with self.slot():
             for attempt in range(_TRIES):
@@ -203,7 +210,9 @@ class Sandbox(ABC):
     @checked
     @contextlib.contextmanager
     def session(self, program: ProgramOrSource, limits: MaybeLimits = None) -> Iterator[Session]:
-        """Load a Python program and call its functions: `with box.session(program) as s: s.call("f", [3])`.
+        """Context manager that loads a Python program so that its functions can be called.
+
+        Example: `with box.session(program) as s: s.call("f", [3])`.
 
         Raises:
             SandboxFailure: the sandbox failed.
@@ -218,7 +227,7 @@ class Sandbox(ABC):
 
     @checked
     def test(self, program: ProgramOrSource, suite: TestSuite, limits: MaybeLimits = None) -> TestVerdict:
-        """Run test code against a Python program, in separate processes unless the suite is `shared`.
+        """Run the tests of `suite` against a Python program, in separate processes unless the suite is `shared`.
 
         Raises:
             SandboxFailure: the sandbox failed twice.
@@ -234,21 +243,21 @@ class Sandbox(ABC):
         raise AssertionError("unreachable")
 
     def check(self) -> None:
-        """Start a worker if there is none, to find out whether the back end works.
+        """Find out whether the back end works, by starting a worker if there is none.
 
         Raises:
-            SandboxFailure: the back end cannot work here; the message says what to do.
+            SandboxFailure: the back end cannot work on this machine; the message says what to do.
         """
         with self.slot():
             self._pool.give(self._pool.take())
 
     @property
     def level(self) -> int:
-        """3: own namespaces; 2: own uid or Landlock, and seccomp; 1: limits only."""
+        """The isolation level. 3: own namespaces; 2: seccomp, and an own uid or Landlock; 1: resource limits only."""
         return int(self.describe()["level"])
 
     def describe(self) -> dict[str, Any]:
-        """Return the isolation level and the missing layers, each with the reason."""
+        """Return a dictionary with the isolation level and, for each missing layer of isolation, the reason."""
         with self.slot():
             worker = self._pool.take()
             description = dict(worker.ready)

@@ -14,10 +14,10 @@ _FEW_MARKS = 10_000
 
 
 class Channel:
-    """Frames over a socket, exchanged while the event loop serves the runs.
+    """Exchanges frames over a socket while the event loop serves the runs.
 
     Args:
-        sock: our end; made non-blocking, closed by `close`.
+        sock: our end of the socket; made non-blocking, closed by `close`.
         largest: maximum size in bytes of a received frame.
     """
 
@@ -34,7 +34,11 @@ class Channel:
         """Whether the reason is that a frame was larger than allowed."""
 
     def send(self, message: dict[str, Any], runs: Sequence[Run]) -> None:
-        """Send a frame. It is dropped if the other side is gone: what that had sent before can still be received."""
+        """Send `message` as a frame, serving `runs` meanwhile.
+
+        If the other side is gone, the frame is dropped without an error, so that frames sent earlier by that side can be
+        received.
+        """
         rest = memoryview(frames.pack(message))
 
         def more() -> None:
@@ -52,10 +56,12 @@ class Channel:
     def receive(
         self, runs: Sequence[Run], given_up: Callable[[], bool] = lambda: False, *, not_before: float = 0.0
     ) -> dict[str, Any] | None:
-        """Return the next frame, or None if there will be none: see `broken` and `ended`, or all runs are done.
+        """Return the next frame, or None if there will be none or `given_up()` returned True.
+
+        There will be none if all runs are done, the other side closed the channel (`ended`), or it sent no frame (`broken`).
 
         Args:
-            runs: served meanwhile.
+            runs: the runs to serve meanwhile.
             given_up: returns True to stop waiting.
             not_before: monotonic time before which the channel is not polled, unless a run ends.
         """
@@ -106,5 +112,5 @@ class Channel:
             return None
 
     def close(self) -> None:
-        """Close our end."""
+        """Close our end of the channel's socket."""
         self._sock.close()

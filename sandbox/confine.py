@@ -44,11 +44,12 @@ def confine(
         file_bytes: limit on the size of written files; 0 forbids writing files (pipes still work).
         processes: limit on the user's processes; without effect for root.
         network: False moves the process into a network namespace without interfaces (it must be single-threaded).
-        die_with_parent: SIGKILL when the *thread* that started this process ends.
-        hardened: no new privileges and not dumpable. False for a process that must itself make namespaces or containers.
+        die_with_parent: send SIGKILL to this process when the *thread* that started it ends.
+        hardened: set no_new_privs and make the process not dumpable. Pass False for a process that must itself make
+            namespaces or containers.
 
     Returns:
-        The names of the layers that took effect.
+        The names of the restrictions that took effect.
     """
     layers: list[tuple[str, Callable[[], bool]]] = [
         ("core", lambda: _limit(resource.RLIMIT_CORE, 0)),
@@ -96,5 +97,8 @@ def _leave_network() -> bool:
 
 
 def parent_is(pid: int) -> bool:
-    """Return whether that process is still the parent. Check it after `die_with_parent`: the parent may have died before."""
+    """Return whether the process `pid` is still the parent of this one.
+
+    Check it after `confine(die_with_parent=True)`, because the parent may have died before.
+    """
     return os.getppid() == pid

@@ -19,7 +19,7 @@ QUIET_S = 0.005
 
 
 class Run(ABC):
-    """One run in progress. `poll_runs` polls its descriptors until it is done."""
+    """One run in progress. `poll_runs` polls its descriptors until the run is done."""
 
     deadline: float
     """Monotonic time by which it must have ended; a session resets it for each call."""
@@ -30,44 +30,48 @@ class Run(ABC):
 
     @property
     def done(self) -> bool:
-        """Whether there is a result or a failure."""
+        """Whether the run has a result or has failed."""
         return self.result is not None or self.failure is not None
 
     @abstractmethod
     def readable(self) -> Sequence[int]:
-        """Return the descriptors to watch."""
+        """Return the descriptors to poll for reading."""
 
     @abstractmethod
     def on_readable(self, fd: int) -> None:
-        """Read what is available."""
+        """Read what is available from the descriptor `fd`."""
 
     @abstractmethod
     def kill(self, status: RunStatus, message: str) -> None:
-        """Kill the run with this status and message as its result. Only the first kill counts."""
+        """Kill the run; its result then has `status` and `message`. Only the first kill counts."""
 
     @abstractmethod
     def halt(self) -> None:
-        """Stop all its processes until `resume`; they can still be killed. Does nothing where the back end cannot."""
+        """Stop all processes of the run until `resume`; they can still be killed. Back ends that cannot do this do nothing."""
 
     @abstractmethod
     def resume(self) -> None:
-        """Let its processes go on."""
+        """Let the processes that `halt` stopped continue."""
 
     def check_usage(self) -> float | None:
-        """Kill the run if it uses too much. Return the seconds until the next check; None for no further check."""
+        """Kill the run if it uses too many resources.
+
+        Returns:
+            The seconds until the next check; None if no further check is needed.
+        """
         return None
 
     @abstractmethod
     def destroy(self) -> None:
-        """Kill the worker, because the run did not end in time after a kill. Sets a result or a failure."""
+        """Kill the worker of a run that did not end in time after a kill. The run then has a result or has failed."""
 
     @property
     @abstractmethod
     def killed_at(self) -> float | None:
-        """Monotonic time of the kill, None before one."""
+        """The monotonic time at which the run was killed; None if it was not."""
 
     def outcome(self) -> RunResult:
-        """Return the result.
+        """Return the result of the run, which must be done.
 
         Raises:
             SandboxFailure: the sandbox failed.
@@ -80,7 +84,7 @@ class Run(ABC):
 
 
 class destroy_on_error:  # noqa: N801, used like a function
-    """Context manager that destroys the runs if an exception leaves the block: nobody would enforce their deadlines."""
+    """Context manager that destroys the runs if its block raises, because nothing would enforce their deadlines any more."""
 
     def __init__(self, *runs: Run) -> None:
         self._runs = list(runs)
@@ -104,14 +108,14 @@ def poll_runs(
     until: Callable[[], bool] = lambda: False,
     watch_from: float = 0.0,
 ) -> None:
-    """Serve the runs until all are done or `until()` returns True.
+    """Serve `runs` until all are done or `until()` returns True.
 
     Args:
-        runs: each with its own deadline.
-        watch: further descriptors to poll for reading -> callback.
-        write: further descriptors to poll for writing -> callback.
-        until: checked after every event.
-        watch_from: monotonic time before which `watch` is not polled: a wake-up costs more than a small delay.
+        runs: the runs, each with its own deadline.
+        watch: further descriptors to poll for reading, each with its callback.
+        write: further descriptors to poll for writing, each with its callback.
+        until: called after every event; True ends the loop.
+        watch_from: monotonic time before which `watch` is not polled, since a wake-up costs more than a small delay.
     """
     while not until():
         active = [run for run in runs if not run.done]

@@ -22,13 +22,13 @@ _MEMORY_SIGNS = (
 
 
 def run_status(job: Job, report: Mapping[str, Any], stderr: bytes | bytearray, *, out_of_memory: bool) -> tuple[RunStatus, str]:
-    """Return the status of a run that we did not kill, and a message that explains it.
+    """Return the status of a run that we did not kill, and a message that explains the status.
 
     Args:
         job: the job, for its limits.
-        report: the cell's report: `exit`, `signal`, `cpu_s`, `memory_kb`.
+        report: the worker's report: `exit`, `signal`, `cpu_s`, `memory_kb`.
         stderr: what the run wrote to standard error.
-        out_of_memory: whether the kernel's OOM killer killed one of its processes.
+        out_of_memory: whether the kernel's OOM killer killed a process of the run.
     """
     limits = job.limits
     if out_of_memory:
@@ -46,7 +46,7 @@ def run_status(job: Job, report: Mapping[str, Any], stderr: bytes | bytearray, *
 
 
 def signal_name(number: int) -> str:
-    """Return a signal's name."""
+    """Return the name of the signal `number`, such as SIGKILL."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"

@@ -40,7 +40,7 @@ def execute(code):
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What a piece of code did."""
+    """The output and the result of one piece of executed code."""
 
     output: str
     """What it printed, and the value of its last line where that is an expression, at most 64 KiB."""
@@ -51,14 +51,16 @@ class Executed:
 
 
 class Interpreter:
-    """A Python interpreter in the sandbox. It starts with the first code; not for use by several threads at a time.
+    """A Python interpreter in the sandbox.
 
-    It takes one of the sandbox's slots for a call and not for its life. Between calls it stands still, with all that the code
-    has started, so that it takes no time from other runs (but for the back end `docker`).
+    It starts with the first call of `execute`, and only one thread may use it at a time.
+
+    It holds one of the sandbox's slots only during a call. Between calls all its processes are stopped, so that they take no
+    time from other runs (except with the back end `docker`).
 
     Args:
-        box: where it runs.
-        limits: the wall time is that of one call, the others of the interpreter's life.
+        box: the sandbox in which the interpreter runs.
+        limits: the wall time limits each call; the other limits apply to the interpreter's whole life.
     """
 
     def __init__(self, box: Sandbox, limits: Limits | None = None) -> None:
@@ -66,10 +68,10 @@ class Interpreter:
         self._session: Session | None = None
 
     def execute(self, code: str) -> Executed:
-        """Run code with the names that earlier code left.
+        """Run `code`, which sees the names that earlier code defined, and return its output and result.
 
         Raises:
-            SandboxFailure: the sandbox failed. The state is lost.
+            SandboxFailure: the sandbox failed, and the interpreter's state is lost.
         """
         try:
             code.encode()
@@ -95,7 +97,7 @@ class Interpreter:
         return Executed("", f"{reply.type}: {reply.message}\n" if isinstance(reply, Raised) else "", RunStatus.PROTOCOL)
 
     def close(self) -> None:
-        """End the interpreter. Idempotent: the next code starts a new one."""
+        """End the interpreter. The next call of `execute` starts a new one. Further calls of `close` do nothing."""
         session, self._session = self._session, None
         if session is not None:
             session.close()

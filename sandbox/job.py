@@ -17,7 +17,7 @@ Mode = Literal["program", "calls", "tests", "exec"]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a worker runs."""
+    """The description of one run: the command, its files, streams and limits."""
 
     mode: Mode
     source: str = "main.py"
@@ -49,7 +49,7 @@ class Job:
 
     @property
     def stdout_file(self) -> bool:
-        """Whether standard output is a file that the run itself reads back, not a pipe to the supervisor."""
+        """Whether standard output is a file that the run itself reads back, rather than a pipe to the supervisor."""
         return self.mode == "calls"
 
     def __post_init__(self) -> None:
@@ -63,7 +63,12 @@ class Job:
             )
 
     def header(self, parts: list[str], core: int = -1) -> dict[str, Any]:
-        """Return the message that starts the run; `parts` names the descriptors sent with it, `core` is where it waits."""
+        """Return the message that starts the run.
+
+        Args:
+            parts: the role of each descriptor that is sent with the message.
+            core: the core on which the waiting process runs; -1 for any.
+        """
         limits = self.limits
         files_bytes = int(limits.files_mb * (1 << 20))
         return {

@@ -46,8 +46,10 @@ _PYTHON = "{python}"
 @checked_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """How programs of one language are compiled and run. In the templates `{source}` and `{binary}` are file names in the work
-    directory, `{heap_mb}` and `{stack_kb}` come from the limits. The first word is a tool, found in `TOOL_DIRECTORIES`.
+    """How programs of one language are compiled and run.
+
+    In the command templates, `{source}` and `{binary}` are file names in the work directory, and `{heap_mb}` and `{stack_kb}`
+    come from the limits. The first word of a command is a tool, searched in `TOOL_DIRECTORIES`.
     """
 
     name: str
@@ -77,7 +79,7 @@ class Language:
 
     @property
     def tool(self) -> str:
-        """Name of the program that this language needs: its compiler or its interpreter."""
+        """The name of the compiler or interpreter that this language needs."""
         return (self.compile or self.run)[0]
 
 
@@ -88,10 +90,10 @@ _aliases: dict[str, str] = {}
 
 @checked
 def register_language(language: Language) -> Language:
-    """Add a language to this process, or replace the one of that name.
+    """Add `language` to this process, replacing a language of the same name, and return it.
 
     Raises:
-        ValueError: one of its names belongs to another language.
+        ValueError: its name or one of its aliases belongs to another language.
     """
     names = [name.lower() for name in (language.name, *language.aliases)]
     taken = [name for name in names if _aliases.get(name, language.name) != language.name]
@@ -104,10 +106,10 @@ def register_language(language: Language) -> Language:
 
 @checked
 def language(name: str) -> Language:
-    """Return a language by name or alias, ignoring case.
+    """Return the language with that name or alias, ignoring case.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such language.
     """
     known = _aliases.get(name.strip().lower())
     if known is None:
@@ -118,7 +120,7 @@ def language(name: str) -> Language:
 
 
 def tool(language: Language) -> str:
-    """Return the path of a language's compiler or interpreter, which must be visible in the sandbox.
+    """Return the path of the compiler or interpreter of `language`, which must be visible in the sandbox.
 
     Raises:
         SandboxFailure: it is not installed; the message says what to install.
@@ -132,7 +134,7 @@ def tool(language: Language) -> str:
 
 
 def missing(language: Language) -> SandboxFailure:
-    """Return the failure to raise if a language's tool is missing."""
+    """Return the exception to raise if the compiler or interpreter of `language` is missing."""
     advice = f" Install it: {language.needs}" if language.needs else ""
     where = ", ".join(TOOL_DIRECTORIES)
     return SandboxFailure(f"{language.name} needs {language.tool!r}, which is not in {where}.{advice}", retryable=False)
@@ -145,18 +147,18 @@ def job(
     collect: tuple[str, ...] = (),
     find: Callable[[Language], str] = tool,
 ) -> Job:
-    """Return the job that runs a program, which must have been built if its language is compiled.
+    """Return the job that runs `program`, which must have been built if its language is compiled.
 
     Args:
-        program: what to run.
+        program: the program.
         stdin: its standard input.
-        limits: its resource limits; room for its own files is added.
-        collect: files to bring back.
-        find: returns the path of a language's tool in this back end.
+        limits: its resource limits; the size of its own files is added to the limit on file sizes.
+        collect: relative paths of the files to bring back.
+        find: returns the path of a language's compiler or interpreter in this back end.
 
     Raises:
         SandboxFailure: the interpreter is not installed.
-        ValueError: a prelude for another language than Python.
+        ValueError: a prelude is given for another language than Python.
     """
     known = language(program.language)
     if program.prelude != "none" and known.run[0] != _PYTHON:
@@ -194,7 +196,11 @@ def job(
 
 
 def build_job(program: Program, find: Callable[[Language], str] = tool) -> Job | None:
-    """Return the job that compiles a program; None if its language is not compiled.
+    """Return the job that compiles `program`; None if its language is not compiled.
+
+    Args:
+        program: the program.
+        find: returns the path of a language's compiler in this back end.
 
     Raises:
         SandboxFailure: the compiler is not installed.
@@ -216,9 +222,16 @@ def build_job(program: Program, find: Callable[[Language], str] = tool) -> Job |
 
 
 def built(program: Program, result: RunResult) -> tuple[Program | None, RunResult]:
-    """Return the compiled program with its executable in `files`, or None and a result with status COMPILE.
+    """Return the compiled program and the compiler's result.
 
-    A compiler that exceeds a limit does so because of the source, so that is COMPILE too.
+    The status is COMPILE also if the compiler exceeded a limit, since the source is the cause.
+
+    Args:
+        program: the source program.
+        result: the result of the compiler's run.
+
+    Returns:
+        The program with its executable in `files`, or None if the result's status is COMPILE; and the result.
     """
     known = language(program.language)
     binary = result.files.get(known.binary or "")
@@ -233,12 +246,12 @@ def built(program: Program, result: RunResult) -> tuple[Program | None, RunResul
 
 
 def source_bytes(source: str) -> bytes:
-    """Encode a source for a file. Lone surrogates, which models do write, become bytes that every compiler refuses."""
+    """Return `source` encoded for a file. Lone surrogates, which models do write, become bytes that every compiler rejects."""
     return source.encode("utf-8", "surrogatepass")
 
 
 def with_room(limits: Limits, files: Mapping[str, bytes]) -> Limits:
-    """Return limits with room added for the program's own files, which must not count against what it may write."""
+    """Return `limits` with the size of the program's own `files` added, so that they do not count as written by the program."""
     extra = sum(len(content) + 4096 for content in files.values()) / (1 << 20)
     return _raised(limits, math.ceil(extra), 2 * len(files))
 

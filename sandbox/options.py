@@ -27,7 +27,7 @@ Packages = bool | tuple[str, ...]
 
 
 class SandboxOptions(BaseModel):
-    """Options common to all back ends."""
+    """The options that all back ends have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -41,28 +41,28 @@ class SandboxOptions(BaseModel):
 
 
 class HostOptions(SandboxOptions):
-    """Options common to back ends that show programs parts of the host's file system."""
+    """Options common to the back ends that show programs parts of the host's file system."""
 
     read_only: Annotated[tuple[str, ...], Expected('a list of paths, such as ["/data"]')] = ()
     """More files and folders of the host that programs may read; paths below `/tmp` appear below `/host`."""
 
 
 class LocalOptions(HostOptions):
-    """Options of `local`."""
+    """Options of the back end `local`."""
 
     level: Annotated[int | None, Field(ge=1, le=3), _NoTruthValue, Expected("1, 2 or 3")] = None
     """3 (namespaces), 2 (own uid or Landlock, and seccomp) or 1 (limits only); by default the best that works here."""
 
 
 class BubblewrapOptions(HostOptions):
-    """Options of `bubblewrap`."""
+    """Options of the back end `bubblewrap`."""
 
     program: Text = "bwrap"
     """Path or name of bubblewrap's executable."""
 
 
 class ContainerOptions(SandboxOptions):
-    """Options of `docker`."""
+    """Options of the back end `docker`."""
 
     image: Text = "python:3.12-slim"
     """Any image with Python 3.11 or newer as python3; compilers and node in it give more languages. Never pulled."""
@@ -79,12 +79,12 @@ class ContainerOptions(SandboxOptions):
 
 
 def parse_options(model: type[M], backend: str, given: Mapping[str, Any]) -> M:
-    """Validate the options of a back end.
+    """Return the options `given` for a back end, validated.
 
     Args:
         model: the back end's options class.
         backend: its name, for error messages.
-        given: values by name. Strings from the command line are converted to the option's type: `"2"`, `"false"`.
+        given: values by name. Strings from the command line, such as `"2"` or `"false"`, are converted to the option's type.
 
     Raises:
         ValueError: a name is unknown or a value is invalid; the message says what was expected.

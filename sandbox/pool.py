@@ -13,34 +13,36 @@ from verigym.sandbox.spec import SandboxFailure
 
 
 class Reusable(Protocol):
-    """Interface of a pooled worker."""
+    """Interface of a worker that `Pool` manages."""
 
     runs: int
     core: int
 
     @property
     def closed(self) -> bool:
-        """Whether it has been closed or discarded."""
+        """Whether the worker has been closed or discarded."""
 
     @property
     def alive(self) -> bool:
-        """Whether it can serve another run."""
+        """Whether the worker can serve another run."""
 
     def close(self) -> None:
-        """End it. Idempotent."""
+        """End the worker. Further calls do nothing."""
 
     def kill(self) -> None:
-        """Make its current run fail; may be called from any thread."""
+        """Make the worker's current run fail; any thread may call this."""
 
     def forget(self) -> None:
-        """In a forked child: close inherited descriptors without ending the worker."""
+        """Close inherited descriptors in a forked child, without ending the worker."""
 
 
 W = TypeVar("W", bound=Reusable)
 
 
 class Pool(Generic[W]):
-    """Hands out workers, started when needed. A slot admits one job, which may take several workers, so jobs cannot deadlock.
+    """Hands out workers and starts them when needed.
+
+    The number of slots limits the concurrent jobs. A job may take several workers, so jobs cannot deadlock.
 
     Args:
         make: starts a worker.
@@ -62,26 +64,29 @@ class Pool(Generic[W]):
         self.closed = False
 
     def enter(self) -> int:
-        """Wait for a slot, hold it and return its number."""
+        """Wait for a free slot, take it and return its number."""
         return self._free.get()
 
     def leave(self, slot: int) -> None:
-        """Release a slot."""
+        """Release the slot with the number `slot`."""
         self._free.put(slot)
 
     def core(self, slot: int) -> int:
-        """Return the core that the slot's workers share while all cores have work; -1 (any core) while some may idle."""
+        """Return the core that the workers of `slot` share while there is work for all cores.
+
+        It is -1 (any core) while some cores may be idle.
+        """
         cores = len(self._cores)
         return self._cores[slot % cores] if slot >= 0 and 1 < cores <= self._slots - self._free.qsize() else -1
 
     def take(self, core: int = -1) -> W:
-        """Return an idle worker, or a new one.
+        """Return an idle worker, or start a new one.
 
         Args:
-            core: prefer a worker that last ran on this core.
+            core: prefer a worker that last ran on this core; -1 for no preference.
 
         Raises:
-            SandboxFailure: the pool is closed, or none can be started.
+            SandboxFailure: the pool is closed, or no worker can be started.
         """
         while True:
             with self._lock:
@@ -111,7 +116,7 @@ class Pool(Generic[W]):
         return self._idle.pop() if self._idle else None
 
     def give(self, worker: W) -> None:
-        """Take a worker back; close it if it is worn out or surplus. Whether it is alive is checked when it is taken."""
+        """Take `worker` back, and close it if it is worn out or surplus. `take` checks later whether it is alive."""
         with self._lock:
             keep = (
                 not self.closed and not worker.closed and worker.runs < self._retire_after and len(self._idle) < 2 * self._slots
@@ -127,7 +132,7 @@ class Pool(Generic[W]):
         worker.close()
 
     def close(self) -> None:
-        """End every worker. A busy one is killed; the thread that waits for its run closes it."""
+        """End every worker. A busy worker is killed, and the thread that waits for its run closes it."""
         with self._lock:
             self.closed = True
             idle, self._idle = self._idle, []
@@ -139,7 +144,7 @@ class Pool(Generic[W]):
             worker.kill()
 
     def forget(self) -> None:
-        """In a forked child: leave the workers to the parent."""
+        """Drop all workers in a forked child, where they belong to the parent."""
         for worker in self._all.values():
             with contextlib.suppress(OSError):
                 worker.forget()

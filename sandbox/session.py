@@ -28,7 +28,7 @@ _LEAST_ANSWER_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The program has been loaded."""
+    """The reply if the program has been loaded."""
 
     names: tuple[str, ...]
     """Names that the program defines."""
@@ -36,7 +36,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A call returned."""
+    """The reply if a call returned a value."""
 
     value: Any
     changed: Mapping[int | str, Any] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A call, or loading the program, raised an exception."""
+    """The reply if a call, or loading the program, raised an exception."""
 
     type: str
     message: str
@@ -55,14 +55,14 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class CannotCross:
-    """A call returned a value that is not plain data."""
+    """The reply if a call returned a value that is not plain data."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The program has ended and cannot answer."""
+    """The reply if the program has ended and cannot answer."""
 
     result: RunResult
 
@@ -71,7 +71,7 @@ Reply = Answer | Raised | CannotCross | Ended
 
 
 class Session:
-    """A loaded program. Made by `Sandbox.session`; not for use by several threads at a time."""
+    """A loaded program whose functions can be called. Made by `Sandbox.session`; only one thread may use it at a time."""
 
     def __init__(self, start: Callable[[Job], Run], program: Program, limits: Limits) -> None:
         self._limits = limits
@@ -101,7 +101,15 @@ class Session:
 
     @checked
     def call(self, function: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Reply:
-        """Call a function of the program, or the method of that name of its `class Solution`.
+        """Call the program's function called `function`, or the method of that name of its `class Solution`.
+
+        Args:
+            function: name of the function.
+            args: positional arguments.
+            kwargs: keyword arguments.
+
+        Returns:
+            The value or the exception of the call, or why there is none.
 
         Raises:
             TypeError: an argument is not plain data.
@@ -164,11 +172,11 @@ class Session:
         return ended
 
     def halt(self) -> None:
-        """Stop all processes of the program until `resume`, where the back end can."""
+        """Stop all processes of the program until `resume`. Does nothing if the back end cannot stop them."""
         self._run.halt()
 
     def resume(self) -> None:
-        """Let the program go on."""
+        """Let the processes that `halt` stopped continue."""
         self._run.resume()
 
     def close(self) -> None:
@@ -195,10 +203,16 @@ def _place(place: object) -> int | str:
 
 
 def candidate_job(program: Program, limits: Limits, channel: socket.socket, *, cpu_factor: float = 1.0) -> Job:
-    """Return the job of a Python program that answers calls on `channel`.
+    """Return the job of a Python program that answers calls.
+
+    Args:
+        program: the program.
+        limits: its resource limits.
+        channel: the program's end of the socket over which it is called.
+        cpu_factor: factor on the limit of CPU time.
 
     Raises:
-        ValueError: it is not written in Python.
+        ValueError: the program is not written in Python.
     """
     if program.language != "python":
         raise ValueError(f"calls reach programs in Python only, not {program.language!r}")

@@ -11,7 +11,10 @@ from verigym.sandbox.arguments import Expected, checked_class
 
 
 class RunStatus(enum.StrEnum):
-    """How a run ended. INFRA is our own failure: raised as `SandboxFailure`, never returned as a verdict."""
+    """How a run ended.
+
+    INFRA means that the sandbox failed; it is raised as `SandboxFailure` and never returned as a verdict.
+    """
 
     OK = "ok"
     """Exited with code 0. Says nothing about whether its output is right."""
@@ -34,9 +37,9 @@ class RunStatus(enum.StrEnum):
 
 
 class SandboxFailure(Exception):
-    """Our side failed (a worker died, a tool is missing, a daemon is down), so there is no result.
+    """The sandbox itself failed, so there is no result: a worker died, a tool is missing, a daemon is down.
 
-    `retryable` is False where a person must do something first; the message says what.
+    `retryable` is False if a person must do something first; the message says what.
     """
 
     status = RunStatus.INFRA
@@ -62,8 +65,8 @@ class Limits:
     """Resource limits of one run, enforced from outside the program.
 
     Raises:
-        ValueError: a limit is not a positive number, a count is not a whole one, or memory is below 32 MiB.
-        TypeError: there is no such limit.
+        ValueError: a limit is not a positive number, a count is not an integer, or memory is below 32 MiB.
+        TypeError: an unknown limit is given.
     """
 
     wall_s: float = 10.0
@@ -112,8 +115,8 @@ class Program:
     """A program: source code in one of the `LANGUAGES`, or the result of `Sandbox.build`.
 
     Raises:
-        ValueError: a file is not below the work folder, or there is no such prelude.
-        TypeError: a field is unknown, missing or of another type.
+        ValueError: a file is not below the work folder, or the prelude is unknown.
+        TypeError: a field is unknown, missing or of the wrong type.
     """
 
     source: str
@@ -135,13 +138,13 @@ MaybeLimits = Annotated[Limits | None, Expected("Limits, such as Limits(wall_s=2
 
 
 def as_program(given: Program | str) -> Program:
-    """Return the program; a string is the source of a Python program."""
+    """Return `given` as a `Program`; a string is taken as the source of a Python program."""
     return Program(source=given) if isinstance(given, str) else given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run ended, what it wrote and what it used."""
+    """The result of a run: how it ended, its output and the resources it used."""
 
     status: RunStatus
     stdout: bytes = b""

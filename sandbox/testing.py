@@ -37,7 +37,7 @@ class TestSuite:
     """Trusted test code for one program.
 
     Raises:
-        ValueError, TypeError: there is no such kind or form; or a field is unknown, missing or of another type.
+        ValueError, TypeError: the kind or form is unknown, or a field is unknown, missing or of the wrong type.
     """
 
     __test__ = False  # not a test case of pytest's
@@ -59,7 +59,7 @@ class TestSuite:
 
 @dataclass(frozen=True, slots=True)
 class TestVerdict:
-    """How a test ended."""
+    """The result of running a test suite: whether it passed, and details."""
 
     __test__ = False
 
@@ -75,7 +75,13 @@ _SENT = tuple(field.name for field in fields(TestSuite))
 
 
 def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, limits: Limits) -> TestVerdict:
-    """Run the suite against the program.
+    """Run the tests of `suite` against `program` and return the verdict.
+
+    Args:
+        start: starts the run of a job.
+        program: the program.
+        suite: the tests.
+        limits: resource limits that apply to the program's process and to the tests' process.
 
     Raises:
         SandboxFailure: the sandbox failed.

@@ -15,7 +15,7 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc
 
 
 class View(NamedTuple):
-    """Visible paths of the host; links are resolved except in the system's own folders."""
+    """The host's paths that programs can see. Links in them are resolved, except in the system's own folders."""
 
     visible: list[str]
     """Paths that are visible, with everything below them."""
@@ -30,22 +30,26 @@ class View(NamedTuple):
 
 @cache
 def interpreter() -> str:
-    """Return the path of the real interpreter, behind a virtual environment's link or a version manager's shim."""
+    """Return the path of the real Python interpreter, behind a virtual environment's link or a version manager's shim."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
 def package_names(choice: Packages) -> tuple[list[str], bool]:
-    """Return the names of the chosen packages, and whether each must be installed."""
+    """Return the names of the packages that `choice` selects, and whether each must be installed."""
     if isinstance(choice, bool):
         return (packages.USUAL if choice else []), False
     return list(choice), True
 
 
 def host_view(choice: Packages = True, read_only: Sequence[str] = ()) -> View:
-    """Return what programs see with these packages and additional files and folders.
+    """Return the host's paths that programs see.
+
+    Args:
+        choice: the packages that programs may import.
+        read_only: additional files and folders to show.
 
     Raises:
-        ValueError: one of them does not exist, or is verigym's own.
+        ValueError: a path does not exist, or belongs to verigym itself.
     """
     visible = [path for path in _SYSTEM if os.path.exists(path)]
     python = [sys.base_prefix, os.path.dirname(os.path.dirname(interpreter()))]
@@ -87,10 +91,10 @@ def _own_code(read_only: Sequence[str]) -> list[str]:
 
 
 def resolved(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths with links resolved.
+    """Return `paths` with links resolved.
 
     Raises:
-        ValueError: one does not exist.
+        ValueError: a path does not exist.
     """
     for path in paths:
         if not os.path.exists(path):

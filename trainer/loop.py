@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import torch
 import transformers
@@ -18,6 +18,7 @@ from verigym.envs.grading import Grader
 from verigym.envs.sessions import Sessions
 from verigym.trainer.batches.ahead import Ahead
 from verigym.trainer.batches.builder import Batch, BatchBuilder, dump_batch, load_batch
+from verigym.trainer.batches.stream import BuilderState, Position, Stream
 from verigym.trainer.checkpoints import store
 from verigym.trainer.checkpoints.input_hashes import input_hashes, refuse_changed
 from verigym.trainer.checkpoints.run_record import record_start
@@ -25,7 +26,7 @@ from verigym.trainer.config.engine import ENGINES
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.distributed.torchrun import launched_rank
 from verigym.trainer.distributed.world import SOLO, World, open_world
-from verigym.trainer.engines.base import Engine
+from verigym.trainer.engines.base import Engine, FreeEngine, engine_metrics
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.engines.snapshot import Snapshot
 from verigym.trainer.learner.learner import Learner
@@ -105,7 +106,7 @@ class Run:
         self.checkpoints = config.output / "checkpoints"
         self.timer = store.Timer(config.checkpoint_minutes)
         self.made_with = store.made_with(config, {source.label: source.environment.grader for source in sources})
-        checkpoint = world.first(lambda: store.latest(self.checkpoints, self.made_with, config.steps))
+        checkpoint = world.first(lambda: store.latest(self.checkpoints, self.made_with, config.steps, config))
         self.contents = world.first(lambda: input_hashes(config, (source.environment for source in sources)))
         changed = checkpoint is not None and refuse_changed(checkpoint[1].contents, self.contents, config.changed_inputs)
         environments = {source.label: source.environment for source in sources}
@@ -117,12 +118,14 @@ class Run:
         self.builder = BatchBuilder(config, sources, self.learner.credit)
         self.causes = Causes()
         self.ahead = Ahead()
+        following = 0
         self.done = self.saved = 0
         self.resumed = checkpoint is not None
         if checkpoint:
             self.done = self.saved = checkpoint[1].step
             state = store.load_batch_state(checkpoint[0])
             self.builder.restore(checkpoint[1].drawn, state)
+            following = state.get("following", self.done)
             if state.get("ahead"):
                 self.ahead.put(load_batch(state["ahead"], environments))
             if changed:  # a broken grader may have been repaired
@@ -132,6 +135,8 @@ class Run:
         overlapped = config.overlap != "none" and not ENGINES[config.engine].own_weights
         self.snapshot = Snapshot(policy) if overlapped else None
         self.engine: Engine = build_engine(roomy, self.snapshot.model if self.snapshot else policy, self.codec, world)
+        begin = Position(following, *self._builder_state())
+        self.stream = Stream(config.max_staleness, begin, config.steps - self.done) if config.overlap == "free" else None
 
     def run(self, stop: StopRequest) -> Path:
         """Train to the last step and return the final model's folder.
@@ -161,12 +166,14 @@ class Run:
                 device = str(self.learner.device)
                 for line in opening(config, self.builder.mixture.sources, self.learner.model, device, world.size, self.done):
                     progress.say(line)
-                self._sync()
+                self._sync(self.done)
                 if self.done not in evaluated:
                     self._evaluate_if_due(log, progress, stop)
+                if self.stream is not None:
+                    self.stream.start(self.rollouts, self._builder_state)
                 while self.done < config.steps:
                     start = time.perf_counter()
-                    batch = self.ahead.take() or self._rollouts_or_stop(stop, log)
+                    batch = self._next_batch(stop, log)
                     metrics = {**score_metrics(batch.sampled), **verdict_metrics(batch.sampled), **batch.metrics}
                     metrics |= episode_metrics(batch.sampled, self.positions)
                     metrics.update(reflection_metrics([text for group in batch.sampled for text in group.texts]))
@@ -174,12 +181,13 @@ class Run:
                     self._sample_ahead_or_rest()
                     with self.clock("update"):
                         learned, rows = self.learner.update(self.done, batch.groups)
-                    if config.overlap != "none":
+                    if config.overlap == "one_step":
                         with self.clock("ahead_wait"):
                             self.ahead.finish()
                     with self.clock("sync"):
-                        self._sync()
-                    metrics.update(learned, **self.clock.take(), step_s=time.perf_counter() - start)
+                        self._sync(self.done + 1)
+                    metrics.update(learned, **engine_metrics(self.engine), **self.clock.take())
+                    metrics["step_s"] = time.perf_counter() - start
                     self.done += 1
                     row = log.metrics(self.done, "train", metrics)
                     first = first or row["completion_tokens"]
@@ -200,6 +208,8 @@ class Run:
                     progress.say(line)
             finally:
                 self.ahead.abandon()
+                if self.stream is not None:
+                    self.stream.abandon()
                 log.close()
         final = self.learner.export(config.output / "final")
         refuse_silent(self.builder.bugs.silent(), final)
@@ -212,14 +222,32 @@ class Run:
         after = f"after step {self.done} of {self.config.steps}" if self.done else BEFORE
         raise stop.interrupted(f"stopped {after}")
 
-    def _sync(self) -> None:
+    def _sync(self, step: int) -> None:
+        """Give the engine the policy's weights, which have had `step` updates."""
         if self.snapshot is not None:
             self.snapshot.take()
-        self.engine.sync()
+        if self.stream is not None:
+            cast(FreeEngine, self.engine).publish(step)
+        else:
+            self.engine.sync()
+
+    def _builder_state(self) -> BuilderState:
+        return self.builder.mixture.drawn, self.builder.state()
+
+    def _next_batch(self, stop: StopRequest, log: RunLog) -> Batch:
+        if self.stream is None:
+            return self.ahead.take() or self._rollouts_or_stop(stop, log)
+        try:
+            with self.clock("ahead_wait"):
+                return self.stream.take(self.done, self.config.max_staleness, lambda: stop.urgent)
+        except Dropped:
+            self._stop(stop, log)
 
     def _sample_ahead_or_rest(self) -> None:
-        """With `overlap`, begin to sample the next step's batch; otherwise let the engine release memory during the update."""
+        """With `one_step`, begin to sample the next batch; without overlap, let the engine release memory for the update."""
         following = self.done + 1
+        if self.stream is not None:
+            return
         if self.config.overlap == "none" or following == self.config.steps:
             self.engine.rest()
             return
@@ -239,14 +267,20 @@ class Run:
     def _save(self, log: RunLog, by_time: bool = False) -> None:
         log.sync()
         self.saved = self.done
+        drawn, state = self._builder_state()
+        if self.stream is not None:  # what is sampled ahead of the updates is sampled again
+            drawn, state = (
+                self.stream.position.drawn,
+                {**self.stream.position.state, "following": self.stream.position.following},
+            )
         store.save(
             self.checkpoints,
             self.done,
             self.learner.save,
-            self.builder.mixture.drawn,
+            drawn,
             self.made_with,
             self.config.keep_checkpoints,
-            {**self.builder.state(), "ahead": self.ahead.batch and dump_batch(self.ahead.batch)},
+            {**state, "ahead": self.ahead.batch and dump_batch(self.ahead.batch)},
             self.world,
             self.contents,
             by_time,
@@ -289,8 +323,11 @@ class Run:
         if not config.eval_every or (self.done % config.eval_every and self.done != config.steps):
             return
         alone = self.world.size == 1
+        paused = nullcontext() if self.stream is None else self.stream.paused(lambda: stop.urgent)
         try:
-            with self.clock("evaluate"):
+            with paused, self.clock("evaluate"):
+                if self.stream is not None:
+                    cast(FreeEngine, self.engine).settle()
                 metrics, groups = evaluate(
                     self.engine,
                     self.codec,

@@ -32,14 +32,14 @@ ZERO = Number(Fraction(0))
 
 
 def bare(node: Node) -> Node:
-    """Remove square brackets that group inside a formula: `2[x + 1]`."""
+    """Return `node`, without the square brackets if they only group terms inside a formula, as in `2[x + 1]`."""
     if type(node) is Group and node.opening == "[" and node.closing == "]" and len(node.items) == 1:
         return node.items[0]
     return node
 
 
 def add(terms: Sequence[Node]) -> Node:
-    """Return the sum of terms; a difference of sets becomes a set operation."""
+    """Return the sum of `terms`. A difference of sets becomes a set operation."""
     if len(terms) == 1:
         return terms[0]
     if len(terms) == 2 and type(terms[1]) is Neg and _is_set(terms[0]) and _is_set(terms[1].of):
@@ -55,7 +55,7 @@ def add(terms: Sequence[Node]) -> Node:
 
 
 def mul(factors: Sequence[Node]) -> Node:
-    """Return the product."""
+    """Return the product of `factors`."""
     if len(factors) == 1:
         return factors[0]
     flat: list[Node] = []
@@ -69,7 +69,10 @@ def mul(factors: Sequence[Node]) -> Node:
 
 
 def div(top: Node, bottom: Node) -> Node:
-    """Return the quotient; `dy/dx` becomes a derivative, and the percent sign of `100/3%` applies to the whole fraction."""
+    """Return the quotient `top / bottom`.
+
+    `dy/dx` becomes a derivative, and the percent sign of `100/3%` applies to the whole fraction.
+    """
     top, bottom = bare(top), bare(bottom)
     if type(bottom) is Percent and type(top) is Number and type(bottom.of) is Number:
         return Percent(Div(top, bottom.of))
@@ -82,7 +85,10 @@ _DIFFERENTIALS = (Symbol("d"), Symbol("partial"))
 
 
 def derivative(top: Node, bottom: Mul) -> Node | None:
-    r"""Return d(top)/d(bottom) as nested `diff`, one for each variable of `\partial x \partial y`; None if it is none."""
+    r"""Return the derivative that the fraction `top / bottom` denotes, or None if it denotes none.
+
+    The result is a nested `diff`, one for each variable of a denominator such as `\partial x \partial y`.
+    """
     sign, variables = bottom.factors[0], bottom.factors[1::2]
     if len(bottom.factors) % 2 or set(bottom.factors[::2]) != {sign} or (len(variables) > 1 and sign != Symbol("partial")):
         return None
@@ -109,12 +115,12 @@ def derivative(top: Node, bottom: Mul) -> Node | None:
 
 
 def power(base: Node, exponent: Node) -> Node:
-    """Return the power."""
+    """Return `base` to the power of `exponent`."""
     return Pow(bare(base), exponent)
 
 
 def times(factors: list[Node], right: Node) -> None:
-    r"""Append a factor after a multiplication sign; `1.5 \times 10^{3}` becomes one number."""
+    r"""Append `right`, the factor after a multiplication sign, to `factors`. `1.5 \times 10^{3}` becomes one number."""
     if factors and type(right) is Pow and type(right.base) is Number and type(factors[-1]) is Number and right.base.value == 10:
         power_of_ten = right.exponent
         sign = -1 if type(power_of_ten) is Neg else 1
@@ -133,7 +139,7 @@ def times(factors: list[Node], right: Node) -> None:
 
 
 def set_operation(op: Literal["union", "intersection", "difference"], left: Node, right: Node) -> Node:
-    """Return the set operation; repeated operations of one kind become one node."""
+    """Return the set operation `op` on `left` and `right`. Repeated operations of one kind become one node."""
     parts: list[Node] = list(left.parts) if type(left) is SetOp and left.op == op else [left]
     if type(right) is SetOp and right.op == op and op != "difference":
         parts.extend(right.parts)
@@ -147,12 +153,12 @@ def _is_set(node: Node) -> bool:
 
 
 def negative(node: Node) -> Node:
-    """Return minus the node."""
+    """Return the negative of `node`."""
     return node.of if isinstance(node, Neg) else Neg(node)
 
 
 def minus(left: Node, right: Node) -> Node:
-    """Return left - right."""
+    """Return the difference `left` - `right`."""
     if right == ZERO:
         return left
     first = left.terms if isinstance(left, Add) else (left,)
@@ -163,7 +169,7 @@ def minus(left: Node, right: Node) -> Node:
 
 
 def scaled(node: Node, factor: Fraction) -> Node:
-    """Return factor * node."""
+    """Return the product `factor` * `node`."""
     if factor == 1:
         return node
     if factor == -1:
@@ -173,7 +179,7 @@ def scaled(node: Node, factor: Fraction) -> Node:
 
 
 def literal(value: Fraction) -> Node:
-    """Return the tree of a rational number."""
+    """Return the tree of the rational number `value`."""
     size = abs(value)
     tree: Node = Number(size)
     if size.denominator != 1:
@@ -182,14 +188,14 @@ def literal(value: Fraction) -> Node:
 
 
 def single(node: Node) -> Node:
-    """Return the only element in brackets: `[5]` and `{5}` give 5; `(5,)` and all other trees stay."""
+    """Return the only element if `node` is one element in brackets: `[5]` and `{5}` give 5. `(5,)` and all other trees stay."""
     if isinstance(node, Group) and len(node.items) == 1 and node.opening in ("[", "{", "tex{"):
         return node.items[0]
     return node
 
 
 def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Return the tree with `change` applied to each node, children first; nested sums and products are flattened."""
+    """Return the tree `node` with `change` applied to each node, children first. Nested sums and products are flattened."""
     if not children(node):
         return change(node)
     fields = {}
@@ -215,9 +221,9 @@ def _rebuilt(value: Any, change: Callable[[Node], Node]) -> Any:
 
 
 def expand_plus_minus(node: Node) -> tuple[Node, ...]:
-    r"""Return the trees for the upper and for the lower signs of `\pm`; the tree itself if it has none.
+    r"""Return two trees, `node` with the upper and with the lower signs of its `\pm`, or `node` alone if it has no such sign.
 
-    All signs go together: `\pm 1 \mp 2` is 1 - 2 and -1 + 2.
+    All signs are taken together: `\pm 1 \mp 2` is 1 - 2 and -1 + 2.
     """
     if not any(isinstance(part, PlusMinus) for part in walk(node)):
         return (node,)

@@ -33,7 +33,7 @@ _GOLD_FORMS: dict[Method, str] = {
 
 
 class MathReference(Reference):
-    """The gold or golds that the answer is compared with."""
+    """The correct answer, or several of them, with which an answer is compared."""
 
     answer: str | tuple[str, ...]
     r"""The gold: plain, in `$...$`, `\(...\)` or `\boxed{...}`; or a number. A list means that any of them is right."""
@@ -54,7 +54,7 @@ class MathReference(Reference):
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """Every answer that is right."""
+        """All correct answers."""
         return (self.answer,) if isinstance(self.answer, str) else self.answer
 
 
@@ -67,7 +67,7 @@ def _number_as_text(value: Any) -> Any:
 
 
 class MathOptions(TierOptions):
-    """Options for finding and comparing answers."""
+    """Options for extracting and comparing answers."""
 
     extract: tuple[Method, ...] = Field(("boxed",), min_length=1)
     """Where the answer stands: boxed, hash (####), final ("final answer is"), label (A:, Answer:), last; or a list of these."""
@@ -89,7 +89,7 @@ class MathOptions(TierOptions):
 
 
 class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
-    """Grades a final mathematical answer."""
+    """Grades the final answer to a mathematical problem."""
 
     name = "math"
     version = "8"
@@ -97,7 +97,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
     options_type = MathOptions
 
     def check(self) -> None:
-        """Check that the packages that the options need are installed."""
+        """Check that the packages that the options require are installed."""
         for option, wanted, module, remedy in (
             ("symbolic", self.options.symbolic, "sympy", "pip install sympy"),
             ("math_verify", self.options.math_verify, "math_verify", install("math_verify")),
@@ -106,7 +106,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
                 raise EnvironmentFailure("unavailable", f"option {option} needs {module}, which is not installed; {remedy}")
 
     def examples(self) -> Sequence[Prompt]:
-        """Return a task for each kind of answer."""
+        """Return one example task for each kind of answer."""
         tasks = {
             "What is 17 * 23?": "391",
             "What is the positive root of x^2 = 2?": r"\sqrt{2}",
@@ -117,21 +117,21 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         return tuple(self.prompt(question, answer=answer) for question, answer in tasks.items())
 
     def prepare(self) -> None:
-        """Import mpmath for probing. The separate processes start at their first request."""
+        """Import mpmath for the numerical comparison. Processes for symbolic comparison start at their first request."""
         importlib.import_module("mpmath")
 
     def gold(self, prompt: Prompt) -> str:
-        """Return the first gold in the form that the options extract."""
+        """Return the first correct answer of `prompt`, written so that the options' extraction finds it."""
         text = gold_text(self._unescaped(self.reference(prompt).golds[0]), self.options.gold_boxes)
         return _GOLD_FORMS[self.options.extract[0]] % " ".join(text.split())
 
     def audit(self, prompt: Prompt) -> str | None:
-        """Say which golds cannot be read, why, and what to do."""
+        """Return a message that says which correct answers of `prompt` cannot be read, why, and what to do; None if all can."""
         reasons = [explain_gold(self._unescaped(gold), self.options.gold_boxes) for gold in self.reference(prompt).golds]
         return "; ".join(reason for reason in reasons if reason) or None
 
     def judge(self, prompt: Prompt, reference: MathReference, completion: Completion) -> Score:
-        """Extract the answer and compare it with each gold in tiers."""
+        """Extract the answer from `completion`, compare it with each gold of `reference` in tiers, and return the score."""
         extracted = self._extract(completion)
         if isinstance(extracted, Score):
             return extracted

@@ -34,9 +34,18 @@ _DECIMALS = re.compile(r"\.[0-9]++")
 
 
 def grouped(text: str, start: int, end: int, bracketed: bool, decimal_comma: bool) -> tuple[int, str, int]:
-    """Read the separators after the digits at start..end; return the number's end, its plain digits, and the run's end.
+    """Read a number with separators, whose first digits are at `start` to `end` in `text`.
 
-    Up to the run's end no other number with groups begins: `27,108,135` is a list throughout.
+    Args:
+        text: the text.
+        start: start of the first digits.
+        end: end of the first digits.
+        bracketed: whether the number is inside brackets, where a comma separates elements.
+        decimal_comma: as for `parse`.
+
+    Returns:
+        The end of the number, its digits without separators, and a position before which no other number with separators
+        begins: `27,108,135` is a list throughout.
     """
     follow = text[end : end + 1]
     if follow == "," or follow == "{":
@@ -74,7 +83,11 @@ def _commas(text: str, start: int, end: int, bracketed: bool, decimal_comma: boo
 
 
 def literal(digits: str) -> Node:
-    """Return the number for plain digits: `12`, `1.50`, `.5`, `3.`, `1.5e-3`."""
+    """Return the number that `digits` denote: `12`, `1.50`, `.5`, `3.`, `1.5e-3`.
+
+    Raises:
+        TooLarge: there are more than `MAX_DIGITS` characters.
+    """
     if len(digits) > MAX_DIGITS:
         raise TooLarge(f"a number of {len(digits)} characters; at most {MAX_DIGITS}")
     if digits.isdigit():
@@ -86,7 +99,10 @@ def literal(digits: str) -> Node:
 
 
 def scientific(value: Fraction, decimals: int, power: int) -> Node:
-    """Return mantissa times a power of ten: one number, or a product if the exponent is beyond the limit."""
+    """Return `value` times ten to the power of `power`, as one number, or as a product if the exponent is beyond the limit.
+
+    `decimals` is the number of written decimals of `value`.
+    """
     if abs(power) <= MAX_EXPONENT:
         return Number(value * Fraction(10) ** power, decimals, "scientific")
     size = Number(Fraction(abs(power)))
@@ -94,7 +110,11 @@ def scientific(value: Fraction, decimals: int, power: int) -> Node:
 
 
 def repeating(digits: str, again: str) -> Number:
-    r"""Return `0.1\overline{6}` for the digits `0.1` and the period `6`."""
+    r"""Return the number with the decimal `digits` and the repeating digits `again`: `0.1\overline{6}` for `0.1` and `6`.
+
+    Raises:
+        TooLarge: there are more than `MAX_DIGITS` characters.
+    """
     whole, _, once = digits.partition(".")
     if len(digits) + len(again) > MAX_DIGITS:
         raise TooLarge(f"a number of {len(digits) + len(again)} characters; at most {MAX_DIGITS}")
@@ -109,7 +129,7 @@ _HAN_NUMBER = re.compile(r"(负?)([零〇一二两三四五六七八九十百千
 
 
 def han_number(text: str) -> str | None:
-    """Return the digits of an answer in Chinese numerals below ten thousand (`十二` is 12); None for any other text."""
+    """Return the Arabic digits of `text` if it is a Chinese numeral below ten thousand (`十二` is 12), else None."""
     match = _HAN_NUMBER.fullmatch(text)
     if match is None:
         return None

@@ -37,7 +37,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number with a name."""
+    """A constant with a name: pi, e, i or infinity."""
 
     name: Literal["pi", "e", "i", "infinity"]
 
@@ -97,10 +97,12 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    r"""A function applied to arguments. Names in `FUNCTIONS` have a known meaning, all others are unknown functions: `f(x)`.
+    r"""A function applied to arguments.
 
-    Also unknown, so that no two are equal by mistake: `modulus` (see `Relation`); `cross`, the product of vectors or sets;
-    `and`, `or`, `xor`, `not`, `implies`, `iff` between names, as in `p \lor q`.
+    Names in `FUNCTIONS` have a known meaning; all others are unknown functions, as in `f(x)`.
+
+    These also count as unknown, so that no two are equal by mistake: `modulus` (see `Relation`); `cross`, the product of
+    vectors or sets; and the connectives `and`, `or`, `xor`, `not`, `implies`, `iff` between names, as in `p \lor q`.
     """
 
     name: str
@@ -125,14 +127,17 @@ BINDERS = frozenset("sum prod int lim diff".split())
 
 @dataclass(frozen=True, slots=True)
 class Percent:
-    r"""`50\%` and `50 percent`."""
+    r"""A percentage: `50\%` or `50 percent`."""
 
     of: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value with a unit, singular, in lower case where case does not matter: `cm^2`, `degree`, `dollar`, `mile per hour`."""
+    """A value with a unit, such as `cm^2`, `degree`, `dollar` or `mile per hour`.
+
+    The unit is singular, and in lower case where case does not matter.
+    """
 
     value: Node
     unit: str
@@ -140,7 +145,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class InBase:
-    """Digits in a base: `1012_3`."""
+    """A number written in another base than ten: `1012_3`."""
 
     digits: str
     base: int
@@ -148,7 +153,10 @@ class InBase:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A time of day: `12:30`, `3:05 pm`. A ratio is a `Relation` with `:`; what may be either (`7:32`) is a `Clock`."""
+    """A time of day: `12:30`, `3:05 pm`.
+
+    A text that may also be a ratio (`7:32`) is a `Clock`; other ratios are a `Relation`.
+    """
 
     hour: int
     minute: int
@@ -158,10 +166,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    r"""Elements in brackets: a tuple, an interval, a set, a vector. The brackets and the gold tell which.
+    """Elements in brackets: a tuple, an interval, a set or a vector. The brackets and the gold tell which it is.
 
-    `opening` and `closing` are one of ( ) [ ] { } < >; TeX's own braces around a list (`{1,2}`) have the closing `}` and the
-    opening `tex{`. A group of one element is kept only for sets, lists in square brackets and `(a,)`.
+    `opening` and `closing` are each one of ( ) [ ] { } < >. TeX's own braces around a list (`{1,2}`) have the opening `tex{`
+    and the closing `}`. A group of one element is kept only for sets, lists in square brackets and `(a,)`.
     """
 
     opening: str
@@ -179,7 +187,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class SetBuilder:
-    """`{x | x > 0}`, `{x : x > 0}`."""
+    """A set given by a condition: `{x | x > 0}`, `{x : x > 0}`."""
 
     element: Node
     condition: Node
@@ -213,21 +221,24 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Rows of equal length."""
+    """A matrix; its rows have equal length."""
 
     rows: tuple[tuple[Node, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    r"""Words: `\text{Evelyn}`, `odd`. Spaces single, the case as written. A single letter is a `Symbol`: `\text{(C)}` too."""
+    r"""Words: `\text{Evelyn}`, `odd`. Blanks are single, and the case is as written.
+
+    A single letter is a `Symbol`, also in `\text{(C)}`.
+    """
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ellipsis:
-    """Three dots among elements or terms."""
+    """An ellipsis (three dots) among elements or terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +278,7 @@ Node = (
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """Return the nodes directly below, from left to right."""
+    """Return the direct children of `node`, from left to right."""
     match node:
         case Add(parts) | Mul(parts) | Group(_, _, parts) | Listing(parts, _) | SetOp(_, parts) | Relation(parts, _):
             return parts
@@ -283,7 +294,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield the node and all its descendants, parents first."""
+    """Yield `node` and all its descendants, parents first."""
     todo = [node]
     while todo:
         node = todo.pop()
@@ -292,7 +303,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def symbols(node: Node) -> frozenset[str]:
-    """Return the names of all symbols in it."""
+    """Return the names of all symbols in `node`."""
     return frozenset(part.name for part in walk(node) if isinstance(part, Symbol))
 
 
@@ -301,8 +312,8 @@ Verdict = Literal["same", "different", "unknown"]
 
 
 class ParseError(ValueError):
-    """The text does not follow the grammar of answers; the message says what was found and where."""
+    """The text does not follow the grammar of answers. The message says what was found and where."""
 
 
 class TooLarge(ParseError):
-    """The text, its nesting or one of its numbers is beyond the limits, so it was not read."""
+    """The text was not read because its length, its nesting or one of its numbers is beyond the limits."""

@@ -26,7 +26,7 @@ _lock = threading.Lock()
 
 @checked
 def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
-    """Return the sandbox with this back end and these options: the same object each time, shared by all threads.
+    """Return the sandbox for `backend` and `options`. Equal arguments return the same object, which all threads share.
 
     Its workers start when first needed and end with this process.
 
@@ -35,7 +35,7 @@ def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
         options: options of the back end, see `options.py`.
 
     Raises:
-        ValueError: the back end or an option is unknown, or a value invalid.
+        ValueError: `backend` or an option is unknown, or a value invalid.
     """
     kind = backend_class(backend)
     key = (backend, parse_options(kind.options_type, backend, options))
@@ -47,20 +47,22 @@ def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
 
 @checked
 def typed_options(backend: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given options of a back end, converted to their types: `"2"` to 2, `"false"` to False.
+    """Return the options `given` for `backend`, converted to their types: `"2"` to 2, `"false"` to False.
+
+    The values are checked, but not whether the back end works on this machine.
 
     Raises:
-        ValueError: as for `open_sandbox`; nothing on this machine is checked.
+        ValueError: `backend` or an option is unknown, or a value invalid.
     """
     options = parse_options(backend_class(backend).options_type, backend, given)
     return options.model_dump(mode="json", exclude_unset=True)
 
 
 def backend_class(backend: str) -> type[Sandbox]:
-    """Return the class of a back end.
+    """Return the `Sandbox` class of the back end named `backend`.
 
     Raises:
-        ValueError: no such back end.
+        ValueError: there is no back end of that name.
     """
     if backend not in BACKENDS:
         raise ValueError(f"no sandbox back end is called {backend!r}{suggestion(backend, BACKENDS)}")

@@ -72,12 +72,13 @@ def _compiled(name: str, source: str) -> str:
 
 
 def message(entry: str, config: Mapping[str, Any], *, same_python: bool) -> bytes:
-    """Return the message that PROGRAM reads: our modules, the entry point and its configuration.
+    """Return the message that the start-up program `PROGRAM` reads: our modules, the entry point and its configuration.
 
     Args:
-        entry: `module:function` in `verigym.sandbox.inside`.
-        config: first argument of the function.
-        same_python: whether the interpreter is the one that runs this, so that compiled code can be sent, which saves 10 ms.
+        entry: the function to call, as `module:function` within `verigym.sandbox.inside`.
+        config: the first argument of that function.
+        same_python: whether the started interpreter is the one that runs this process. If so, compiled code is sent, which
+            saves 10 ms.
     """
     modules, packages = _modules(same_python)
     whole = {

@@ -53,7 +53,7 @@ class _ColdWorker(Worker):
 
 
 class BubblewrapSandbox(Sandbox):
-    """Runs each program in a bubblewrap of its own. Options: `BubblewrapOptions`."""
+    """A sandbox that runs each program in its own bubblewrap process. Its options are `BubblewrapOptions`."""
 
     name = "bubblewrap"
     options_type = BubblewrapOptions

@@ -32,7 +32,7 @@ _serial = itertools.count()
 
 
 class Cgroup:
-    """The group of one worker. For one thread at a time; any method may raise OSError."""
+    """The control group of one worker. Only one thread may use it at a time; any method may raise OSError."""
 
     def __init__(self, name: str, places: Mapping[str, CgroupDirectory]) -> None:
         self.name = name
@@ -45,26 +45,35 @@ class Cgroup:
 
     @property
     def controllers(self) -> frozenset[str]:
-        """The controllers that this group has, a subset of `CONTROLLERS`."""
+        """Return the controllers that this group has, a subset of `CONTROLLERS`."""
         return frozenset(self._path)
 
     @property
     def versions(self) -> dict[str, int]:
-        """Controller -> version of control groups."""
+        """Return the version of control groups (1 or 2) for each controller."""
         return dict(self._version)
 
     @classmethod
     def create(cls, name_hint: str = "") -> Cgroup | None:
-        """Make a group, or return None if neither memory nor processes can be limited; `probe` says why."""
+        """Make a control group and return it, or None if neither memory nor processes can be limited; `probe` says why.
+
+        Args:
+            name_hint: a string that becomes part of the group's directory name.
+        """
         return try_create(name_hint)[0]
 
     def add(self, pid: int) -> None:
-        """Move a process here; its future children start here. Memory that it already holds stays charged to its old group."""
+        """Move the process `pid` into this group, where its future children start too.
+
+        Memory that the process already holds stays charged to its old group.
+        """
         for directory in self._directories:
             _write(f"{directory}/cgroup.procs", pid)
 
     def set_limits(self, memory_bytes: int, processes: int) -> None:
-        """Limit the group's memory (with files in tmpfs, without swap) and its processes and threads. Only changes are written.
+        """Limit the group's memory (including files in tmpfs, excluding swap) and its number of processes and threads.
+
+        Limits that have not changed are not written again.
 
         Raises:
             OSError: EBUSY where more memory than the new limit is in use and cannot be freed.
@@ -96,7 +105,7 @@ class Cgroup:
         _write(f"{self._path['pids']}/pids.max", value)
 
     def oom_kills(self) -> int:
-        """Number of processes of the group that the OOM killer has killed; 0 if memory is not limited."""
+        """Return how many processes of the group the OOM killer has killed; 0 if memory is not limited."""
         if "memory" not in self._path:
             return 0
         if self._events is None:
@@ -108,11 +117,11 @@ class Cgroup:
         return 0
 
     def processes(self) -> list[int]:
-        """The pids in the group, as seen by this process."""
+        """Return the pids of the processes in the group, as this process sees them."""
         return sorted({pid for directory in self._directories for pid in _members(directory)})
 
     def kill(self) -> None:
-        """Kill every process in the group. Returns when the signals are sent, before the processes are gone."""
+        """Send SIGKILL to every process in the group. Returns before the processes are gone."""
         if "pids" in self._path:
             with contextlib.suppress(OSError):
                 _write(f"{self._path['pids']}/pids.max", 0)  # nobody can fork faster than we kill
@@ -121,7 +130,11 @@ class Cgroup:
             _kill(directory)
 
     def remove(self) -> bool:
-        """Kill what is left in the group and remove it. Returns whether it is gone; if not, a later sweep retries."""
+        """Kill the processes left in the group and remove the group.
+
+        Returns:
+            Whether the group is gone; if not, a later sweep tries again.
+        """
         if self._events is not None:
             os.close(self._events)
             self._events = None
@@ -130,7 +143,11 @@ class Cgroup:
 
 
 def probe() -> tuple[bool, str]:
-    """Return whether groups can limit memory here, and what each controller has or lacks. Makes a group and removes it."""
+    """Make a control group and remove it, to find out what it can limit.
+
+    Returns:
+        Whether groups can limit memory on this machine, and a text that says for each controller whether it is available.
+    """
     group, reasons = try_create("probe")
     versions = {} if group is None else group.versions
     if group is not None:
@@ -140,7 +157,11 @@ def probe() -> tuple[bool, str]:
 
 
 def sweep_stale() -> int:
-    """Remove the groups of dead supervisors, killing what is left in them; return the number of removed directories."""
+    """Remove the control groups that supervisors left when they died, killing the processes in them.
+
+    Returns:
+        The number of removed directories.
+    """
     removed = 0
     directories = {place.path for controller in CONTROLLERS for place in directories_for(controller)[0]}
     for directory in sorted(directories):
@@ -166,7 +187,14 @@ def _prefix() -> str:
 
 
 def try_create(name_hint: str = "") -> tuple[Cgroup | None, dict[str, str]]:
-    """Make a group; return it and, for each controller that it lacks, the reason."""
+    """Make a control group.
+
+    Args:
+        name_hint: a string that becomes part of the group's directory name.
+
+    Returns:
+        The group, None if it has no controller, and the reason for each controller that it lacks.
+    """
     name = f"{_prefix()}{next(_serial)}-{re.sub(r'[^0-9A-Za-z_]', '_', name_hint)[:32]}"
     places: dict[str, CgroupDirectory] = {}
     reasons: dict[str, str] = {}
@@ -246,14 +274,17 @@ def _start_time(pid: int) -> int | None:
 
 @dataclass(frozen=True)
 class CgroupDirectory:
-    """A directory in which groups for a controller can be found or made."""
+    """A directory in which control groups with one controller can be found or made."""
 
     path: str
     version: int
 
 
 def directories_for(controller: str) -> tuple[list[CgroupDirectory], str]:
-    """Return where groups with this controller can be made, best first, and the reason if nowhere."""
+    """Return the directories in which groups with `controller` can be made, best first.
+
+    The second value is the reason if the list is empty.
+    """
     try:
         return find_directories(controller, _read("/proc/self/cgroup"), _read("/proc/self/mountinfo"))
     except OSError as error:
@@ -261,12 +292,15 @@ def directories_for(controller: str) -> tuple[list[CgroupDirectory], str]:
 
 
 def find_directories(controller: str, memberships: str, mounts: str) -> tuple[list[CgroupDirectory], str]:
-    """Find where groups with this controller can be made, best first, and the reason if nowhere.
+    """Find the directories in which groups with `controller` can be made, best first.
 
     Args:
         controller: one of `CONTROLLERS`.
         memberships: the text of /proc/self/cgroup.
         mounts: the text of /proc/self/mountinfo.
+
+    Returns:
+        The directories, and the reason if there are none.
     """
     lines = [line.split(":", 2) for line in memberships.splitlines()]
     for _, names, path in lines:

@@ -22,9 +22,10 @@ _SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock", "{runtime}/docker
 
 
 class ContainerSandbox(Sandbox):
-    """Runs programs in warm cells in containers: no network, no capabilities, read-only except for file systems in memory.
+    """Runs programs in containers that are started once and reused.
 
-    Options: `ContainerOptions`.
+    A container has no network and no capabilities, and is read-only except for file systems in memory. The options are
+    `ContainerOptions`.
     """
 
     name = "docker"
@@ -65,11 +66,11 @@ class ContainerSandbox(Sandbox):
         return worker
 
     def find_tool(self, language: languages.Language) -> str:
-        """Return the name of a language's tool, which is looked up in the container."""
+        """Return the name of the compiler or interpreter of `language`; it is looked up later, in the container."""
         return language.tool
 
     def start(self, job: Job) -> Run:
-        """Start a run in an idle container with the right limits, or in a new one.
+        """Start the run of `job` in an idle container with the right limits, or in a new one.
 
         Raises:
             SandboxFailure: no container could be started.

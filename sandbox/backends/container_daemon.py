@@ -22,7 +22,7 @@ _REMOVAL_PAUSES_S = (0.0, 0.2, 1.0)  # a daemon may refuse while the container i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """The daemon's address, and settings common to all containers of a sandbox."""
+    """The address of the Docker daemon, and the settings common to all containers of a sandbox."""
 
     base_url: str | None
     image: str
@@ -39,7 +39,7 @@ class Daemon:
 
     @contextlib.contextmanager
     def client(self) -> Iterator[Any]:
-        """Connect, and turn the daemon's errors into SandboxFailure."""
+        """Context manager that connects to the daemon, yields the client, and turns the daemon's errors into SandboxFailure."""
         docker = _docker()
         from requests.exceptions import RequestException
 
@@ -89,7 +89,12 @@ def _docker() -> Any:
 
 
 def remove_container(api: Any, container: str) -> bool:
-    """Kill and remove a container. Returns whether it is gone."""
+    """Kill and remove the container with the id `container`. Returns whether it is gone.
+
+    Args:
+        api: client of the daemon.
+        container: the container's id.
+    """
     from docker.errors import APIError, NotFound
 
     for pause in _REMOVAL_PAUSES_S:
@@ -104,7 +109,15 @@ def remove_container(api: Any, container: str) -> bool:
 
 
 def sweep(daemon: Daemon, *, ours: bool = False) -> Sequence[str]:
-    """Remove containers of dead supervisors, those not removed before, and with `ours` all of ours. Returns their ids."""
+    """Remove the containers of dead supervisors, and containers that could not be removed earlier.
+
+    Args:
+        daemon: the daemon that runs the containers.
+        ours: whether to remove all containers of this process too.
+
+    Returns:
+        The ids of the removed containers.
+    """
     gone = []
     with daemon.client() as client:
         for entry in client.api.containers(all=True, filters={"label": [OWNER]}):
@@ -118,12 +131,15 @@ def sweep(daemon: Daemon, *, ours: bool = False) -> Sequence[str]:
 
 
 def owner(pid: int) -> str:
-    """Return a label by which others can tell whether our process is alive: machine, pid namespace, pid, start time, nonce."""
+    """Return a label that lets other processes tell whether our process is alive.
+
+    It consists of the machine, the pid namespace, `pid`, the start time and a nonce.
+    """
     return "/".join((_here(), str(pid), _start_time(pid), secrets.token_hex(4)))
 
 
 def is_dead(owner: str) -> bool:
-    """Return whether the process that the label describes is known to have ended."""
+    """Return whether the process that the label `owner` describes is known to have ended."""
     here, pid, start = (*owner.rsplit("/", 3), "", "")[:3]
     return here == _here() and pid.isdigit() and _start_time(int(pid)) != start
 

@@ -56,7 +56,10 @@ class _Pump:
 
 
 class ContainerRun(Run):
-    """One run in a container's cell. `poll_runs` watches one descriptor: an epoll of the stream and the channels' sockets."""
+    """One run in a container.
+
+    `poll_runs` watches a single descriptor: an epoll of the container's stream and the channels' sockets.
+    """
 
     def __init__(self, worker: ContainerWorker, job: Job, release: Callable[[ContainerWorker], None]) -> None:
         self._worker = worker
@@ -97,15 +100,15 @@ class ContainerRun(Run):
 
     @property
     def killed_at(self) -> float | None:
-        """Monotonic time of the kill, None before one."""
+        """The monotonic time at which the run was killed; None if it was not."""
         return self._killed_at
 
     def readable(self) -> Sequence[int]:
-        """Return the descriptor to watch."""
+        """Return the descriptor to watch, in a list."""
         return [self._epoll.fileno()]
 
     def on_readable(self, fd: int) -> None:
-        """Serve the ready descriptors."""
+        """Handle the events of the descriptors that are ready. `fd` is ignored."""
         try:
             for ready, _events in self._epoll.poll(0):
                 if self.done:
@@ -216,7 +219,7 @@ class ContainerRun(Run):
             self._conclude()
 
     def kill(self, status: RunStatus, message: str) -> None:
-        """Ask the cell to kill the run."""
+        """Ask the container to kill the run, which then ends with `status` and `message`."""
         if self._killed_at is not None or self.done:
             return
         self._reason = (status, message)
@@ -231,13 +234,13 @@ class ContainerRun(Run):
             self._arm()
 
     def halt(self) -> None:
-        """Do nothing: a container has its own share of the cores (`cpus`)."""
+        """Do nothing: stopping a run is not needed, because a container has its own share of the cores (option `cpus`)."""
 
     def resume(self) -> None:
-        """Do nothing."""
+        """Do nothing, since `halt` stops nothing."""
 
     def destroy(self) -> None:
-        """Remove the container. The result is the reason for the kill, which the run itself has caused."""
+        """Remove the container. The result is the reason for the earlier kill, since the run itself caused the removal."""
         self._worker.discard()
         self._finish(*(self._reason or (RunStatus.TIME, "the wall time limit")), {})
 

@@ -23,7 +23,7 @@ class StreamGone(Exception):
 
 
 class AttachStream:
-    """Frames to and from a cell over an attach socket.
+    """Sends and receives frames over the socket that is attached to a container's standard streams.
 
     Args:
         attached: the result of docker's `attach_socket`.
@@ -39,24 +39,28 @@ class AttachStream:
         """What the cell's interpreter wrote to standard error: the reason if it could not start."""
 
     def fileno(self) -> int:
-        """Return the socket's descriptor."""
+        """Return the descriptor of the attached socket."""
         return self.sock.fileno()
 
     @property
     def events(self) -> int:
-        """Events to poll for."""
+        """The epoll events to wait for: readable, and writable while data waits to be sent."""
         return select.EPOLLIN | (select.EPOLLOUT if self._waiting else 0)
 
     def send(self, kind: int, body: bytes | memoryview = b"") -> None:
-        """Send a frame, or as much of it as the socket accepts; the rest waits for `flush`.
+        """Send a frame of type `kind`. What the socket does not accept at once waits for `flush`.
 
         Raises:
-            StreamGone: it has ended.
+            StreamGone: the stream has ended.
         """
         self.send_all([(kind, memoryview(body))])
 
     def send_all(self, frames: Iterable[tuple[int, memoryview]]) -> None:
-        """Send frames, joining small ones: the daemon forwards each piece separately."""
+        """Send the pairs of kind and body in `frames`, joining small ones, because the daemon forwards each piece separately.
+
+        Raises:
+            StreamGone: the stream has ended.
+        """
         pieces: list[bytes | memoryview] = []
         small = bytearray()
         for kind, body in frames:
@@ -69,7 +73,11 @@ class AttachStream:
         self.send_raw(*pieces, bytes(small))
 
     def send_raw(self, *pieces: bytes | memoryview) -> None:
-        """Send bytes that are not frames, in the same way."""
+        """Send `pieces`, which are bytes outside of any frame. What the socket does not accept at once waits for `flush`.
+
+        Raises:
+            StreamGone: the stream has ended.
+        """
         self._waiting += [memoryview(piece) for piece in pieces if piece]
         self.flush()
 
@@ -77,7 +85,7 @@ class AttachStream:
         """Send as much of the waiting data as the socket accepts.
 
         Raises:
-            StreamGone: it has ended.
+            StreamGone: the stream has ended.
         """
         while self._waiting:
             try:
@@ -93,10 +101,10 @@ class AttachStream:
                 self._waiting.pop(0)
 
     def receive(self) -> Iterator[tuple[int, memoryview]]:
-        """Read what is available and yield complete frames; a body is valid until the next.
+        """Read the available data and yield each complete frame as `(kind, body)`. A body is valid until the next is yielded.
 
         Raises:
-            StreamGone: it has ended; what came before has been yielded.
+            StreamGone: the stream has ended. All frames received before are yielded first.
         """
         gone: str | None = None
         while True:
@@ -147,7 +155,7 @@ class AttachStream:
             yield kind, body
 
     def close(self) -> None:
-        """Close it; the container's cell then ends."""
+        """Close the stream; the process that serves runs in the container then ends."""
         self.sock.close()
 
 

@@ -41,7 +41,7 @@ _uids = itertools.count(random.SystemRandom().randrange(20_000))
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """Limits over all processes of a container, fixed when it is created."""
+    """Resource limits for all processes of a container together, fixed when the container is created."""
 
     memory_mb: int
     files_mb: int
@@ -50,7 +50,7 @@ class ContainerLimits:
 
     @classmethod
     def of(cls, job: Job) -> ContainerLimits:
-        """Return the limits for a job, rounded up so that few kinds of container are needed."""
+        """Return the limits for `job`, rounded up so that jobs with similar limits can use the same container."""
         limits = job.limits
         return cls(
             memory_mb=math.ceil(limits.memory_mb),
@@ -66,10 +66,10 @@ def _round(value: float, step: int, spare: int) -> int:
 
 
 class ContainerWorker:
-    """One container and the stream to the cell in it. Serves one run at a time.
+    """One container, and the stream to the process that serves runs in it. It serves one run at a time.
 
     Raises:
-        SandboxFailure: the daemon is not there, or the container cannot be started.
+        SandboxFailure: the daemon is not reachable, or the container cannot be started.
     """
 
     level = 3
@@ -204,12 +204,15 @@ class ContainerWorker:
 
     @property
     def closed(self) -> bool:
-        """Whether the container has been discarded."""
+        """Whether the container was discarded."""
         return self._gone
 
     @property
     def alive(self) -> bool:
-        """Whether the cell still serves. Between runs it writes nothing, so anything to read is the stream's end."""
+        """Whether the container can still serve runs.
+
+        It writes nothing between runs, so a readable stream means that the stream has ended.
+        """
         if self._gone:
             return False
         poll = select.poll()
@@ -217,17 +220,31 @@ class ContainerWorker:
         return not poll.poll(0)
 
     def start(self, job: Job, release: Callable[[ContainerWorker], None]) -> ContainerRun:
-        """Start a run; `release` is called once, when the run has ended and the worker is free or closed."""
+        """Start the run of `job` and return it.
+
+        Args:
+            job: the program to run.
+            release: called once, when the run has ended and this worker is free or closed.
+        """
         self.runs += 1
         return ContainerRun(self, job, release)
 
     def explain(self, job: Job, note: str) -> str:
-        """Return the error message for a run that could not be set up."""
+        """Return the error message for a run of `job` that could not be set up.
+
+        Args:
+            job: the job.
+            note: the reason that the container reported.
+        """
         tool = f" The image {self.daemon.image!r} must have it." if job.mode == "exec" else ""
         return f"the sandbox could not set up a run: {note}.{tool}"
 
     def exit_reason(self, detail: str) -> tuple[bool, str]:
-        """Return whether the container ran out of memory, and why it is gone, in words."""
+        """Return whether the container ran out of memory, and a text that says why the container is gone.
+
+        Args:
+            detail: the error that was noticed on the stream; part of the text.
+        """
         state: Mapping[str, Any] = {}
         try:
             with self.daemon.client() as client:
@@ -248,7 +265,7 @@ class ContainerWorker:
         ), f"a container ended during a run with exit code {code}{killed} {state.get('Error', '')}"
 
     def discard(self) -> None:
-        """Remove the container in the background, so that nobody waits for it."""
+        """Remove the container in the background, so that the caller need not wait."""
         with self._lock:
             if self._gone:
                 return
@@ -269,20 +286,23 @@ class ContainerWorker:
         self.daemon.lost.append(self.id)
 
     def kill(self) -> None:
-        """Kill the container, from any thread. The thread that waits for its run sees its end and closes it."""
+        """Kill the container; any thread may call this.
+
+        The thread that waits for the container's run then closes the worker.
+        """
         with contextlib.suppress(Exception), self.daemon.client() as client:
             client.api.kill(self.id)
 
     def close(self) -> None:
-        """Remove the container. Idempotent."""
+        """Remove the container. Further calls do nothing."""
         self.discard()
 
     def join(self) -> None:
-        """Wait until the removal in the background is done."""
+        """Wait until a removal that `discard` started is done."""
         if self._removal is not None:
             self._removal.join()
 
     def forget(self) -> None:
-        """In a forked child: close the inherited stream; the container belongs to the parent."""
+        """Close the inherited stream in a forked child; the container belongs to the parent."""
         self._gone = True
         os.close(self.stream.sock.detach())

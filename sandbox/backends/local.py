@@ -29,7 +29,7 @@ def _closed_to_others(path: str) -> str | None:
 
 
 class LocalSandbox(Sandbox):
-    """Runs programs in warm cells. Options: `LocalOptions`."""
+    """Runs programs in processes that are forked from pre-started, isolated workers. The options are `LocalOptions`."""
 
     name = "local"
     options_type = LocalOptions

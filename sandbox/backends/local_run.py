@@ -26,7 +26,7 @@ _CELL_MB = 64  # as the cell's control group allows it
 
 
 class LocalRun(Run):
-    """One run in a local cell: output comes through pipes, the exit status through the cell's socket."""
+    """One run on a local worker. Its output comes through pipes, its exit status through the worker's socket."""
 
     def __init__(self, worker: Worker, job: Job, release: Callable[[Worker], None]) -> None:
         self._worker = worker
@@ -83,17 +83,17 @@ class LocalRun(Run):
 
     @property
     def killed_at(self) -> float | None:
-        """Monotonic time of the kill, None before one."""
+        """The monotonic time at which the run was killed; None if it was not."""
         return self._killed_at
 
     def readable(self) -> Sequence[int]:
-        """Return the descriptors to poll; at first without the pipes, whose buffers hold early output."""
+        """Return the descriptors to poll. The output pipes are left out at first, since their buffers hold early output."""
         sock = self._worker.sock.fileno()
         self._quiet_s = self._started + QUIET_S - time.monotonic()
         return [sock] if self._quiet_s > 0 else [*self._pipes, sock]
 
     def on_readable(self, fd: int) -> None:
-        """Read what is available."""
+        """Read what is available from the descriptor `fd`."""
         if fd == self._worker.sock.fileno():
             self._on_message()
         elif fd in self._pipes:
@@ -112,18 +112,18 @@ class LocalRun(Run):
         return True
 
     def kill(self, status: RunStatus, message: str) -> None:
-        """Ask the cell to kill the run."""
+        """Ask the worker to kill the run, which then ends with `status` and `message`."""
         if self._killed_at is None and not self.done:
             self._reason = (status, message)
             self._killed_at = time.monotonic()
             self._ask(b'{"op":"kill"}')
 
     def halt(self) -> None:
-        """Ask the cell to stop the run."""
+        """Ask the worker to stop all processes of the run until `resume`."""
         self._ask(b'{"op":"halt"}')
 
     def resume(self) -> None:
-        """Ask the cell to let the run go on."""
+        """Ask the worker to let the stopped processes of the run continue."""
         self._ask(b'{"op":"resume"}')
 
     def _ask(self, message: bytes) -> None:
@@ -132,7 +132,11 @@ class LocalRun(Run):
                 self._worker.sock.send(message)
 
     def check_usage(self) -> float | None:
-        """Kill the run if it holds more memory than allowed, where no limit on address space prevents that."""
+        """Kill the run if it holds more memory than allowed, where no limit on the address space prevents that.
+
+        Returns:
+            The seconds until the next check; None if no further check is needed.
+        """
         if self._job.address_space or self.done:
             return self._quiet_s if self._quiet_s > 0 else None
         now = time.monotonic()
@@ -152,11 +156,11 @@ class LocalRun(Run):
         return self.resident_mb() > self._job.limits.memory_mb + _CELL_MB
 
     def resident_mb(self) -> float:
-        """Return the MiB resident in its processes and the cell; shared pages count once for each process."""
+        """Return the resident memory of the run's processes and the worker, in MiB. A shared page counts once per process."""
         return sum(map(_resident_kb, _below(self._worker.process.pid))) / 1024
 
     def destroy(self) -> None:
-        """Kill the worker. The result is the reason for the kill, which the run itself has caused."""
+        """Kill the worker. The result is the reason for the earlier kill, since the run itself caused this one."""
         reason = self._reason or (RunStatus.TIME, "the wall time limit")
         self._worker.close()
         self._close_pipes()
@@ -267,7 +271,7 @@ def _read_only(fd: int) -> int:
 
 
 def memory_file(content: bytes) -> int:
-    """Return a descriptor of a sealed file in memory with this content, positioned at its start."""
+    """Return the descriptor of a sealed file in memory that contains `content`, positioned at the file's start."""
     fd = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         done = os.pwrite(fd, content, 0)

@@ -31,19 +31,19 @@ _CELL_PROCESSES = 4  # the cell and its helpers, which count towards the limit
 
 
 class StartFailure(SandboxFailure):
-    """The cell's process ended before it could say why. May be transient, as when memory was short."""
+    """The worker's process ended before it could report why. The cause may be transient, such as a shortage of memory."""
 
 
 class Worker:
-    """One cell and the socket to it. Serves one run at a time.
+    """One pre-started, isolated process and the socket to it. The process forks the runs and serves one run at a time.
 
     Args:
-        command: argv up to the interpreter's own arguments; the descriptors of boot message and socket are appended.
-        config: configuration of the cell, see `inside.walls.build.build_walls`.
-        cgroup: whether to put the cell into a cgroup of its own, where possible.
+        command: argv up to the interpreter's own arguments; the descriptors of the boot message and the socket are appended.
+        config: configuration of the process, see `inside.walls.build.build_walls`.
+        cgroup: whether to put the process into its own cgroup, where possible.
 
     Raises:
-        SandboxFailure: the cell did not start.
+        SandboxFailure: the process did not start.
     """
 
     def __init__(self, command: Sequence[str], config: Mapping[str, Any], *, cgroup: bool = True) -> None:
@@ -121,7 +121,7 @@ class Worker:
         return ready
 
     def out_of_memory(self) -> bool:
-        """Return whether the OOM killer has killed a process of the cell since the last call."""
+        """Return whether the OOM killer has killed a process of this worker since the last call."""
         if self.cgroup is None:
             return False
         before, self._oom_kills = self._oom_kills, self.cgroup.oom_kills()
@@ -129,23 +129,26 @@ class Worker:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether `close` was called."""
         return self._closed
 
     @property
     def alive(self) -> bool:
-        """Whether the cell's process still runs."""
+        """Whether the worker's process still runs."""
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """Kill the cell, from any thread. The thread that serves its run sees its end and closes it."""
+        """Kill the worker's process; any thread may call this. The thread that serves its run then closes the worker."""
         with self._lock:  # once reaped, the pid may be someone else's
             if not self._closed:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill the cell with all its processes and remove its cgroup. Idempotent; not while another thread serves its run."""
+        """Kill the worker's process and all its children, and remove its cgroup. Further calls do nothing.
+
+        Must not be called while another thread serves the worker's run.
+        """
         self.kill()
         with self._lock:
             self.sock.close()
@@ -162,7 +165,7 @@ class Worker:
                 os.rmdir(self._scratch)
 
     def forget(self) -> None:
-        """In a forked child: close the inherited socket; the cell belongs to the parent."""
+        """Close the inherited socket in a forked child; the worker's process belongs to the parent."""
         os.close(self.sock.detach())
 
     def _remove_cgroup(self) -> None:
@@ -172,10 +175,14 @@ class Worker:
             self.cgroup = None
 
     def start(self, job: Job, release: Callable[[Worker], None]) -> LocalRun:
-        """Start a run; `release` is called once, when the run has ended and the worker is free or closed.
+        """Start the run of `job` and return it.
+
+        Args:
+            job: the program to run.
+            release: called once, when the run has ended and this worker is free or closed.
 
         Raises:
-            SandboxFailure: the cell is gone.
+            SandboxFailure: the worker's process is gone.
         """
         self.runs += 1
         if self.cgroup is not None:

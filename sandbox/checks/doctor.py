@@ -55,7 +55,7 @@ _SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock", "{runtime}/docker
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of isolation, or a tool that a back end or a language needs."""
+    """The result of probing one layer of isolation, or one tool that a back end or a language needs."""
 
     name: str
     available: bool
@@ -66,7 +66,7 @@ class Layer:
 
 
 def probe_layers() -> list[Layer]:
-    """Probe every layer. Takes about a second; never raises for a missing one."""
+    """Probe every layer of isolation and every tool. Takes about a second; a missing layer or tool does not raise."""
     layers = [
         _kernel(),
         *_kernel_layers(),
@@ -81,10 +81,10 @@ def probe_layers() -> list[Layer]:
 
 
 def best_level(layers: Sequence[Layer]) -> tuple[int, str]:
-    """Return the highest level that the local back end reaches with these layers, and why not a higher one.
+    """Return the highest isolation level that the local back end reaches with `layers`, and why no higher level is reached.
 
-    3: own namespaces, seccomp and no capabilities. 2: seccomp and Landlock, and other processes out of reach by an own uid or
-    by Landlock's signal scope. 1: resource limits only.
+    Level 3 needs own namespaces, seccomp and no capabilities. Level 2 needs seccomp and Landlock, and keeps other processes
+    out of reach by an own uid or by Landlock's signal scope. Level 1 has resource limits only.
     """
     known = {layer.name: layer for layer in layers}
 

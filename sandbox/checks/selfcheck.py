@@ -50,7 +50,7 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Results of the panel."""
+    """The results of all probes of a self-check."""
 
     results: tuple[ProbeResult, ...]
 
@@ -63,16 +63,16 @@ class Report:
 def self_check(
     box: Sandbox, *, probes: Sequence[Probe] = PROBES, parallel: int = 2, progress: Callable[[int, int], None] | None = None
 ) -> Report:
-    """Run the panel against a sandbox; takes about half a minute.
+    """Run the probe programs against the sandbox `box` and return a report; takes about half a minute.
 
     Args:
         box: an open sandbox of any back end.
         probes: the probes to run; by default all.
-        parallel: number of concurrent probes. More than the sandbox has workers makes probes wait and exceed their time.
+        parallel: number of concurrent probes. If it exceeds the number of workers, probes wait and exceed their time.
         progress: called with the number of finished probes and the total.
 
     Raises:
-        SandboxFailure: the back end cannot work here at all.
+        SandboxFailure: the back end cannot work on this machine at all.
     """
     box.check()
 

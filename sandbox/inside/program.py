@@ -28,7 +28,7 @@ kept: list[Any] = []
 
 
 def prepare() -> None:
-    """Set up the state shared by all programs; once, before forking if many programs will run."""
+    """Set up the state shared by all programs. Called once, before forking if many programs will run."""
     global _prepared
     if _prepared:
         return
@@ -50,7 +50,7 @@ def prepare() -> None:
 
 
 def enter(path: str, args: Sequence[str]) -> ModuleType:
-    """Set up the state in which the program at `path` starts. Returns its empty `__main__`."""
+    """Set up the state in which the program at `path` starts with the arguments `args`. Returns its empty `__main__` module."""
     path = _absolute(path)
     begin()
     sys.argv = [path, *args]
@@ -67,7 +67,7 @@ def _absolute(path: str) -> str:
 
 
 def begin() -> None:
-    """In the process of one program: set up what cannot be shared, and what was not prepared."""
+    """In the process of one program: set up the state that programs cannot share, after calling `prepare`."""
     prepare()
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     if _unregistered:
@@ -75,7 +75,7 @@ def begin() -> None:
 
 
 def import_random() -> None:
-    """Import `random` without its reseeding after forks, which `begin` adds: our own forks keep the seed and cost less."""
+    """Import `random` without its hook for forks, which reseeds it and makes our own forks slower; `begin` adds the hook."""
     if "random" in sys.modules:
         return
     register = os.register_at_fork
@@ -87,7 +87,7 @@ def import_random() -> None:
 
 
 def fresh_main(path: str, name: str = "__main__") -> ModuleType:
-    """Return an empty module for the program at `path`, and put it into `sys.modules` under that name."""
+    """Return an empty module for the program at `path`, registered in `sys.modules` under `name`."""
     kept.append(sys.modules.get(name))
     main = type(sys)(name)
     main.__dict__.update(
@@ -103,7 +103,10 @@ def fresh_main(path: str, name: str = "__main__") -> ModuleType:
 
 
 def forget_ourselves() -> None:
-    """Remove our modules and importer from where programs could see them; once, before forking if many programs will run."""
+    """Remove our modules and our importer from where programs could see them.
+
+    Called once, before forking if many programs run.
+    """
     sys.meta_path[:] = [finder for finder in sys.meta_path if "MemoryFinder" not in (type(finder).__name__, _name(finder))]
     for name in [name for name in sys.modules if name.partition(".")[0] == "verigym"]:
         kept.append(sys.modules.pop(name))
@@ -135,7 +138,7 @@ def open_streams() -> None:
 
 
 def reset_signals() -> None:
-    """Set the signal dispositions of a fresh Python, except SIGINT, and unblock all signals."""
+    """Set the signal dispositions of a freshly started Python, except for SIGINT, and unblock all signals."""
     ignored = (_signal.SIGPIPE, _signal.SIGXFSZ)
     for number in range(1, _signal.NSIG):
         if number in (_signal.SIGKILL, _signal.SIGSTOP):
@@ -151,7 +154,7 @@ def reset_signals() -> None:
 
 
 def load(path: str) -> CodeType:
-    """Compile the program. Exceptions are the program's errors."""
+    """Compile the program at `path` and return its code. The exceptions raised are errors of the program."""
     path = _absolute(path)
     with open(path, "rb") as file:
         source = file.read()
@@ -161,7 +164,10 @@ def load(path: str) -> CodeType:
 
 
 def execute(code: CodeType, namespace: dict[str, Any]) -> BaseException | None:
-    """Run the code. Returns the exception that it raised, without our frames in the traceback."""
+    """Run `code` in `namespace`.
+
+    Returns the exception that it raised, without our frames in the traceback; None if it raised none.
+    """
     depth, frame = 2, sys._getframe()
     while frame.f_back is not None:
         depth, frame = depth + 1, frame.f_back
@@ -182,7 +188,7 @@ def execute(code: CodeType, namespace: dict[str, Any]) -> BaseException | None:
 
 
 def report(error: BaseException) -> int:
-    """Print the exception that ended the program to standard error, as Python does. Returns the exit code."""
+    """Print `error`, which ended the program, to standard error, as Python does. Returns the exit code."""
     if isinstance(error, SystemExit):
         return _exit_code(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
@@ -219,7 +225,10 @@ def _print(text: str) -> None:
 
 
 def finish(code: int) -> NoReturn:
-    """End the process as Python does: threads, atexit, finalizers, flushing. The caller must not hold `__main__`."""
+    """End the process with the exit code `code` as Python does: threads, atexit, finalizers, flushing.
+
+    The caller must not hold a reference to `__main__`.
+    """
     threading = sys.modules.get("threading")
     if threading is not None:
         _quietly(threading._shutdown)
@@ -259,7 +268,7 @@ def _clear(names: dict[str, Any]) -> None:
 
 
 def flush() -> bool:
-    """Flush the standard streams. Returns whether that worked."""
+    """Flush the standard streams. Returns False if that failed."""
     done = [_flush(name) for name in ("stdout", "stderr")]
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream not in (sys.stdout, sys.stderr):

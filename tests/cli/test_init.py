@@ -14,7 +14,7 @@ import pytest
 
 import verigym.envs.registry as registry
 from verigym.cli import main
-from verigym.scaffold import KINDS, MAX_CHARS, Kind, make_package, names_of
+from verigym.scaffold import KINDS, MAX_CHARS, PACKAGE_KINDS, Kind, make_package, names_of
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -38,7 +38,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PACKAGE_KINDS)
 def test_a_package_works_as_it_is_made(kind: Kind, python: Path, tmp_path: Path) -> None:
     name = f"word-{kind}"
     package = f"word_{kind}"
@@ -70,9 +70,23 @@ def test_a_package_works_as_it_is_made(kind: Kind, python: Path, tmp_path: Path)
 @pytest.mark.parametrize("name", ["ab", "z" * MAX_CHARS, "-".join("abcdefghijklmnop")])
 def test_whatever_the_name_is_lines_are_formatted(kind: Kind, name: str, tmp_path: Path) -> None:
     _, folder, written = make_package(name, kind, tmp_path / "made")
-    assert all(path.is_file() for path in written) and "$" not in (folder / "pyproject.toml").read_text()
-    run(sys.executable, "-m", "ruff", "check", "--no-cache", ".", cwd=folder)
-    run(sys.executable, "-m", "ruff", "format", "--check", "--no-cache", ".", cwd=folder)
+    assert all(path.is_file() for path in written)
+    assert not any(value in path.read_text() for path in written for value in ("$package", "$class_name", "$distribution"))
+    width = ["--line-length", "128"] if kind == "file" else []  # a package brings its own settings
+    run(sys.executable, "-m", "ruff", "check", "--no-cache", *width, ".", cwd=folder)
+    run(sys.executable, "-m", "ruff", "format", "--check", "--no-cache", *width, ".", cwd=folder)
+
+
+def test_one_file_is_an_environment_and_a_pipeline_trains_on_it(tmp_path: Path) -> None:
+    """The tutorial runs the pipeline and the script for TRL."""
+    shown = run(sys.executable, "-m", "verigym", "init", "word-ladder", "--kind", "file", cwd=tmp_path)
+    assert "cd word-ladder\n  verigym check word_ladder:WordLadderEnvironment\n  verigym pipeline run train.yaml" in shown
+    folder = tmp_path / "word-ladder"
+    assert sorted(path.name for path in folder.iterdir()) == ["train.yaml", "with_trl.py", "word_ladder.py"]
+    report = run(sys.executable, "-m", "verigym", "check", "word_ladder:WordLadderEnvironment", "--json", cwd=folder)
+    assert json.loads(report)["passed"]
+    plan = run(sys.executable, "-m", "verigym", "pipeline", "run", "train.yaml", "--dry-run", cwd=folder)
+    assert "nothing is in the way" in plan
 
 
 def test_the_ci_file_is_yaml_and_keeps_its_expressions(tmp_path: Path) -> None:

@@ -103,6 +103,20 @@ def made_with(config: StepSettings, graders: Mapping[str, str]) -> dict[str, Any
     return {**config.model_dump(mode="json", exclude=free), "graders": dict(graders)}
 
 
+def _is_same(then: Mapping[str, Any], now: Mapping[str, Any], config: StepSettings | None) -> bool:
+    """Return whether two results of `made_with` agree; a field that is newer than `then` had its default value then."""
+    if config is None:
+        return False
+    kind: Any = type(config)
+    given = {name: value for name, value in then.items() if name != "graders"}
+    free = {name: value for name, value in config.model_dump(mode="json").items() if name in FREE_FIELDS}
+    try:
+        filled = kind.model_validate({**free, **given})
+    except ValidationError:
+        return False
+    return fingerprint(made_with(filled, then.get("graders", {}))) == fingerprint(now)
+
+
 def fingerprint(made: Mapping[str, Any]) -> str:
     """Return a hash of `made`, which `made_with` returned."""
     return sha256_hex(canonical_json(made))[:16]
@@ -211,7 +225,7 @@ def _made_by_time(path: Path) -> bool:
         return False
 
 
-def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, State] | None:
+def latest(folder: Path, made: Mapping[str, Any], steps: int, config: StepSettings | None = None) -> tuple[Path, State] | None:
     """Return the newest intact checkpoint and its manifest; None if there is none. Damaged ones are renamed, with a warning.
 
     A run that logged steps but has no checkpoint yet starts again, also with a warning.
@@ -220,6 +234,8 @@ def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, Sta
         folder: folder of the run's checkpoints.
         made: see `made_with`.
         steps: number of steps of the run.
+        config: the present settings. With them, a checkpoint of a version of verigym that lacked a setting is taken, too, if
+            the setting has its default value.
 
     Raises:
         UsageError: the checkpoint, or the run without a checkpoint, was made with other settings; the checkpoint is beyond
@@ -239,7 +255,7 @@ def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, Sta
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
             continue
-        if state.config != fingerprint(made):
+        if state.config != fingerprint(made) and not _is_same(state.made_with, made, config):
             advice = (
                 f"set `output` to a new folder, with model={path} to start from these weights, "
                 f"or use the settings in {folder.parent / 'config.json'}"

@@ -59,6 +59,11 @@ RUN_RULES: tuple[Rule, ...] = (
         "is about tasks sorted by their pass rate; set curriculum to true",
     ),
     (
+        ("max_staleness",),
+        lambda c: c.overlap == "free",
+        "bounds what is sampled ahead; set overlap to free",
+    ),
+    (
         ("max_oversampling",),
         lambda c: c.dynamic_sampling,
         "is about prompts that are drawn again; set dynamic_sampling to true",

@@ -33,6 +33,8 @@ class EngineEntry:
     """Whether it samples from weights of its own, which `sync` replaces, and not from the policy itself."""
     distributed: bool = False
     """Whether it works in a run of several processes (torchrun)."""
+    free: bool = False
+    """Whether it takes new weights while it samples, as `overlap: free` needs: a `FreeEngine`."""
     joins: bool = False
     """Whether completions can join while others are sampled, as `episode_order: free` needs."""
 
@@ -84,6 +86,7 @@ ENGINES: Mapping[str, EngineEntry] = {
         required=("vllm_urls",),
         own_weights=True,
         distributed=True,
+        free=True,
         joins=True,
     ),
 }
@@ -118,9 +121,9 @@ class EngineFields(Frozen):
     vllm_timeout_s: float = Field(default=600.0, gt=0)
     """Most seconds for one completion, or for loading weights."""
     vllm_wait_s: float = Field(default=600.0, gt=0)
-    """Seconds that the run waits for a server that does not answer before it stops."""
+    """Seconds for which all servers may fail before the run stops; at the start, any of them."""
     vllm_retries: int = Field(default=5, ge=1)
-    """Tries for one completion while the server answers with failures, before the run stops."""
+    """Tries for one completion, on any servers, before the run stops."""
 
     @field_validator("engine")
     @classmethod

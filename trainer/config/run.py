@@ -17,7 +17,7 @@ from verigym.datasets_cfg.yamlfile import Document, checked, read_document
 from verigym.envs.contract.errors import UsageError, explain
 from verigym.envs.grading.placement import Cluster
 from verigym.trainer.config.checks import refuse_ineffective
-from verigym.trainer.config.engine import EngineFields
+from verigym.trainer.config.engine import ENGINES, EngineFields
 from verigym.trainer.config.episodes import EpisodeFields
 from verigym.trainer.config.model import AdapterFields, KernelFields, ShardFields
 from verigym.trainer.config.monitoring import MonitoringFields, ResumeFields
@@ -147,8 +147,7 @@ class TrainConfig(
                 f"{stale} trains on groups that an earlier policy sampled, to which loss {self.loss} takes no ratio; set a "
                 "correction such as token_truncated, or take a loss with a ratio, such as clipped"
             )
-        if self.overlap != "none" and self.engine == "vllm" and self.vllm_sleep:
-            raise ValueError("overlap samples while the policy is updated, when vLLM sleeps; set vllm_sleep to false")
+        self._refuse_overlap()
         if self.lora_base != "fp32" and self.dtype != "bf16":
             raise ValueError(f"lora_base {self.lora_base} computes in bfloat16; set dtype to bf16, or lora_base to fp32")
         if self.shard == "full":
@@ -161,6 +160,19 @@ class TrainConfig(
             if labels.count(label) > 1:
                 raise ValueError(f"two sources are called {label!r}; give one a `name`")
         return self
+
+    def _refuse_overlap(self) -> None:
+        """Refuse what cannot sample while the policy is updated."""
+        if self.overlap == "free" and not ENGINES[self.engine].free:
+            names = " or ".join(name for name, entry in ENGINES.items() if entry.free)
+            raise ValueError(f"overlap free needs an engine that takes new weights while it samples; set engine to {names}")
+        if self.overlap == "free" and self.replay_share > 0:
+            raise ValueError(
+                "replay_share trains on groups of many steps ago, which overlap free drops as stale (max_staleness); set only "
+                "one of them"
+            )
+        if self.overlap != "none" and self.engine == "vllm" and self.vllm_sleep:
+            raise ValueError("overlap samples while the policy is updated, when vLLM sleeps; set vllm_sleep to false")
 
     def _refuse_whole_weights(self) -> None:
         """Refuse settings that need the full weights in one process, because `shard: full` never gathers them."""

@@ -28,8 +28,11 @@ class SamplingFields(Frozen):
     """Sampling temperature in training."""
     broken_grader_share: float = Field(default=0.2, gt=0, le=1)
     """Where a source's judge raises on more than this share of its last 200 completions, those it raises on are unscored."""
-    overlap: Literal["none", "one_step"] = "none"
-    """one_step: the next step's completions are sampled while the policy is updated, by the policy as it was before."""
+    overlap: Literal["none", "one_step", "free"] = "none"
+    """one_step: the next step's completions are sampled while the policy is updated, by the policy as it was before. free: the
+    servers sample without a pause and take new weights in between."""
+    max_staleness: int = Field(default=2, ge=1)
+    """With overlap free: most updates between the sampling of a group and its training; older groups are dropped."""
     generation_rows: int = Field(default=512, ge=1)
     """Most completions decoded at the same time; bounds the memory of the KV cache."""
 

@@ -34,6 +34,8 @@ class Generated:
     """Set if the reasoning had a budget."""
     turns: tuple[tuple[int, int], ...] = ()
     """In an episode: where the tokens of each turn that the policy sampled begin and end."""
+    policy_step: int | None = None
+    """Updates that the policy had when it sampled this, in an episode its oldest turn; None where the engine does not say."""
 
     @property
     def length(self) -> int:
@@ -128,6 +130,22 @@ class EpisodeEngine(Engine, Protocol):
 
     def forget(self, episodes: Iterable[Hashable]) -> None:
         """Drop the data kept for `episodes`, which are over. Unknown episodes are ignored."""
+
+
+class FreeEngine(EpisodeEngine, Protocol):
+    """An engine that takes new weights while it samples; its completions have a `policy_step`."""
+
+    def publish(self, step: int) -> None:
+        """Begin to load the policy's weights, which have had `step` updates, and return; sampling goes on meanwhile."""
+
+    def settle(self) -> None:
+        """Wait until whatever samples next has the newest weights."""
+
+
+def engine_metrics(engine: Engine) -> dict[str, float]:
+    """Return the figures that an engine has of itself, such as those of its pushes; most have none."""
+    figures = getattr(engine, "metrics", None)
+    return figures() if figures is not None else {}
 
 
 def requests_of(

@@ -28,7 +28,7 @@ from verigym.trainer.tasks.mixture import Source
 
 @dataclass(frozen=True)
 class Group:
-    """A prompt with its completions, all sampled from the same policy."""
+    """A prompt with its completions, all sampled from one policy, or with `overlap: free` from consecutive policies."""
 
     source: str
     prompt: Prompt

@@ -55,6 +55,8 @@ class EpisodeRow:
     written: list[bool] = field(default_factory=list)
     turns: list[tuple[int, int]] = field(default_factory=list)
     """Where each turn's sampled tokens begin and end."""
+    policy_step: int | None = None
+    """See `Generated`."""
     reason: FinishReason | None = None
     """Why it is over; None while it goes on."""
     outcome: Mapping[str, Any] | None = None
@@ -94,6 +96,7 @@ class EpisodeRow:
             ended,  # type: ignore[arg-type]
             loss_mask=tuple(self.written) if not all(self.written) else None,
             turns=tuple(self.turns),
+            policy_step=self.policy_step,
         )
 
     def completion(self) -> Completion:
@@ -156,6 +159,10 @@ class Episodes:
         row.logprobs += piece.logprobs[:most]
         row.written += [True] * len(piece.token_ids[:most])
         row.turns.append((start, len(row.tokens)))
+        if row.policy_step is None or piece.policy_step is None:
+            row.policy_step = piece.policy_step
+        else:
+            row.policy_step = min(row.policy_step, piece.policy_step)
         text = self.codec.decode(row.tokens[start:])
         row.transcript.add(Turn(role="assistant", text=text))
         row.asked = time.perf_counter()

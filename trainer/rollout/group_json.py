@@ -18,7 +18,14 @@ def dump_group(group: Group) -> dict[str, Any]:
         "prompt": group.prompt.model_dump(mode="json"),
         "prompt_ids": list(group.prompt_ids),
         "generated": [
-            [list(done.token_ids), list(done.logprobs), done.finish_reason, done.loss_mask and list(done.loss_mask), done.turns]
+            [
+                list(done.token_ids),
+                list(done.logprobs),
+                done.finish_reason,
+                done.loss_mask and list(done.loss_mask),
+                done.turns,
+                done.policy_step,
+            ]
             for done in group.generated
         ],
         "texts": list(group.texts),
@@ -33,7 +40,7 @@ def load_group(data: Mapping[str, Any], environments: Mapping[str, Environment])
 
     Args:
         data: from `dump_group`. Older checkpoints have `earlier` in place of `off_policy`; those from before episodes
-            existed lack `episodes`.
+            existed lack `episodes`, and those from before `policy_step` existed lack that field.
         environments: by source; they rebuild the typed references of the prompt.
     """
     return Group(
@@ -46,9 +53,10 @@ def load_group(data: Mapping[str, Any], environments: Mapping[str, Environment])
                 tuple(logprobs),
                 reason,
                 loss_mask and tuple(loss_mask),
-                turns=tuple((start, end) for spans in turns for start, end in spans),
+                turns=tuple((start, end) for start, end in (later[0] if later else ())),
+                policy_step=later[1] if len(later) > 1 else None,
             )
-            for ids, logprobs, reason, loss_mask, *turns in data["generated"]
+            for ids, logprobs, reason, loss_mask, *later in data["generated"]
         ),
         texts=tuple(data["texts"]),
         scores=tuple(Score.model_validate(score) for score in data["scores"]),

@@ -64,7 +64,7 @@ class StepRun(ABC):
         self.timer = checkpoint.Timer(config.checkpoint_minutes)
         self.inputs = dict(inputs)
         self.made_with = checkpoint.made_with(config, inputs)
-        newest = checkpoint.latest(self.checkpoints, self.made_with, 10**9)
+        newest = checkpoint.latest(self.checkpoints, self.made_with, 10**9, config)
         self.device = pick_device(config.device)
         self.model, tokenizer = self.load(newest[0] if newest else None)
         self.codec = Codec(tokenizer, getattr(self.model, "generation_config", None))

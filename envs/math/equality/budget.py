@@ -9,25 +9,26 @@ ANSWER_WORK = 1_500_000
 
 
 class Undecided(Exception):
-    """The value of a tree cannot be determined."""
+    """Base of the errors for a tree whose value cannot be determined."""
 
 
 class Unsupported(Undecided):
-    """The tree has a node that this tier does not compute."""
+    """The tree contains a node that this tier cannot compute."""
 
 
 class Undefined(Undecided):
-    """The tree has no value: a division by zero, a logarithm of zero."""
+    """The tree has no value, for instance because of a division by zero or a logarithm of zero."""
 
 
 class TooMuch(Undecided):
-    """The tree needs numbers that are too large or more work than is allowed."""
+    """The tree needs numbers that are too large, or more work than the budget allows."""
 
 
 class WorkBudget:
-    """Remaining work, in units of a tenth to a fifth of a microsecond.
+    """The remaining work, in units of 0.1 to 0.2 microseconds.
 
-    Shares of a budget also share `known` facts about nodes, by id; an entry keeps its node alive, so that ids stay unique.
+    Budgets made by `share` also have `known` in common: facts about nodes, by the node's id. An entry keeps its node alive, so
+    that ids stay unique.
     """
 
     __slots__ = ("allowed", "known", "left")
@@ -39,19 +40,19 @@ class WorkBudget:
 
     @property
     def used(self) -> int:
-        """Return the units spent."""
+        """Return the number of units spent."""
         return self.allowed - self.left
 
     def share(self, units: int) -> WorkBudget:
-        """Return a separate budget of at most the units left; pass it to `settle` afterwards."""
+        """Return a separate budget of `units`, or of the units left if there are fewer. Pass it to `settle` afterwards."""
         return WorkBudget(max(min(units, self.left), 0), self.known)
 
     def settle(self, share: WorkBudget) -> None:
-        """Subtract the units that a share has used."""
+        """Subtract the units that `share`, a budget made by `share()`, has used."""
         self.left -= share.used
 
     def spend(self, units: int) -> None:
-        """Spend units; raise `TooMuch` if they are not left."""
+        """Subtract `units` from the budget. Raise `TooMuch` if there are not enough left."""
         self.left -= units
         if self.left < 0:
             raise TooMuch("the budget of work is spent")

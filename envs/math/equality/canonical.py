@@ -19,13 +19,13 @@ _CIRCULAR = {"tan": ("sin", "cos"), "cot": ("cos", "sin"), "sec": ("", "cos"), "
 
 
 class Quotient(NamedTuple):
-    """A quotient of polynomials; the denominator is not the polynomial zero."""
+    """A quotient of two polynomials. The denominator is never the polynomial zero."""
 
     top: Poly
     bottom: Poly = ONE
 
     def rational(self) -> Rational | None:
-        """Return the value of a rational constant."""
+        """Return the quotient's value if it is a rational constant, else None."""
         if self.bottom is ONE and not self.top:
             return 0
         if self.bottom is ONE and len(self.top) == 1 and () in self.top:
@@ -37,7 +37,7 @@ Scope = Mapping[str, Quotient]
 
 
 class Canonical:
-    """Computes the canonical forms of the trees of one comparison."""
+    """Computes the canonical forms of all trees in one comparison."""
 
     def __init__(self, work: WorkBudget) -> None:
         """Start without atoms."""
@@ -45,7 +45,10 @@ class Canonical:
         self.work = work
 
     def form(self, node: Node, scope: Scope) -> Quotient:  # noqa: C901  (a table of the kinds of nodes)
-        """Return the form, with forms for the symbols in `scope`, or raise `Undecided`."""
+        """Return the canonical form of `node`, using the forms in `scope` for the symbols in it.
+
+        Raise `Undecided` if it has none.
+        """
         self.work.spend(30)
         atoms = self.atoms
         match node:
@@ -89,7 +92,7 @@ class Canonical:
         return result
 
     def plus(self, one: Quotient, two: Quotient) -> Quotient:
-        """Return the sum."""
+        """Return the sum `one + two`."""
         atoms = self.atoms
         if one.bottom is two.bottom or one.bottom == two.bottom:
             return Quotient(atoms.add(one.top, two.top), one.bottom)
@@ -97,14 +100,14 @@ class Canonical:
         return Quotient(atoms.add(left, right), atoms.multiply(one.bottom, two.bottom))
 
     def times(self, one: Quotient, two: Quotient) -> Quotient:
-        """Return the product."""
+        """Return the product `one * two`."""
         top = self.atoms.multiply(one.top, two.top)
         if one.bottom is ONE or two.bottom is ONE:
             return Quotient(top, two.bottom if one.bottom is ONE else one.bottom)
         return Quotient(top, self.atoms.multiply(one.bottom, two.bottom))
 
     def divide(self, one: Quotient, two: Quotient) -> Quotient:
-        """Return the quotient; a denominator of one term is multiplied in with negative exponents."""
+        """Return the quotient `one / two`. If the denominator has one term, it is multiplied in with negative exponents."""
         if not two.top:
             raise Undefined("a division by zero")
         if two.bottom is not ONE:
@@ -130,7 +133,7 @@ class Canonical:
         return result
 
     def power(self, base: Quotient, exponent: Quotient) -> Quotient:
-        """Return a power, whatever the exponent is."""
+        """Return `base` to the power of `exponent`, which may be any expression."""
         constant = exponent.rational()
         if constant is not None:
             return self._rational_power(base, constant)
@@ -196,7 +199,7 @@ class Canonical:
         return self.atoms.multiply(outside, self.atoms.term("root", key, exponent, base))
 
     def key(self, form: Quotient) -> Any:
-        """Return a key that is equal for equal forms."""
+        """Return a hashable key of `form` that is equal for equal forms."""
         if form.bottom is ONE:
             return frozenset(form.top.items())
         self.work.spend(20 * (len(form.top) + len(form.bottom)))
@@ -273,7 +276,7 @@ class Canonical:
 
 
 def difference(one: Quotient, two: Quotient, atoms: Atoms) -> Poly:
-    """Return the numerator of one - two."""
+    """Return the numerator of `one - two` as a polynomial in `atoms`."""
     left = one.top if two.bottom is ONE else atoms.multiply(one.top, two.bottom)
     right = two.top if one.bottom is ONE else atoms.multiply(two.top, one.bottom)
     return atoms.add(left, atoms.scale(right, -1))

@@ -15,9 +15,9 @@ _IMAGINARY = Constant("i")
 
 
 def with_conjugates(a: Node, b: Node) -> tuple[Node, Node]:
-    r"""Return both trees with each bar over real names replaced by an unknown.
+    r"""Return the trees `a` and `b` with each bar over real names replaced by an unknown.
 
-    `\bar{x}` becomes a symbol, and a bar over a formula an unknown function, unless i or a name of complex numbers occurs.
+    `\bar{x}` becomes a symbol and a bar over a formula an unknown function, unless i or a name of complex numbers occurs.
     """
     parts = [part for node in (a, b) for part in walk(node)]
     if not any(isinstance(part, Call) and part.name == "conj" for part in parts) or _IMAGINARY in parts:
@@ -35,7 +35,11 @@ def _barred(part: Node) -> Node:
 
 
 def complex_names(a: Node, b: Node) -> frozenset[str]:
-    """Return the symbols that stand for complex numbers: by their names beside i, or because they are conjugated."""
+    """Return the symbols in the trees `a` and `b` that stand for complex numbers.
+
+    These are symbols that are conjugated. If the trees contain i or a function of complex numbers, symbols with a usual name
+    of complex numbers are included.
+    """
     parts = [part for node in (a, b) for part in walk(node)]
     if not any(part == _IMAGINARY or (isinstance(part, Call) and part.name in _COMPLEX_CALLS) for part in parts):
         return frozenset()

@@ -14,10 +14,10 @@ MAX_INDEX_CHARS = 60
 
 
 def with_indices(a: Node, b: Node) -> tuple[Node, Node]:
-    """Return both trees with families of indexed symbols written as functions if necessary: `F_k` as F(k).
+    """Return the trees `a` and `b` with symbols such as `F_k` rewritten as functions of the index, F(k), where necessary.
 
-    A family needs it where an index holds an operator or a variable that a sum or a product runs over; then every member
-    is written so, that `F_0` is a term of the sum over `F_k`.
+    All symbols with the same base name are rewritten if one of their indices contains an operator, or the variable of a sum
+    or product. Thus `F_0` is recognised as a term of the sum over `F_k`.
     """
     parts = [part for node in (a, b) for part in walk(node)]
     names = {part.name for part in parts if isinstance(part, Symbol) and "_" in part.name}

@@ -24,9 +24,9 @@ Rows = tuple[tuple[Node, ...], ...]
 
 
 def evaluate_matrix(node: Node, work: WorkBudget | None = None) -> Matrix | None:
-    """Evaluate an expression of matrices; None if it is no matrix, undefined or too large.
+    """Return the matrix that the expression `node` denotes; None if it is not a matrix, undefined or too large.
 
-    With `work`, what it costs is taken from that budget.
+    The cost is subtracted from the budget `work`, if given.
     """
     share = WorkBudget(MATRIX_WORK) if work is None else work.share(MATRIX_WORK)
     try:
@@ -40,7 +40,7 @@ def evaluate_matrix(node: Node, work: WorkBudget | None = None) -> Matrix | None
 
 
 def write_out(node: Node, work: WorkBudget) -> Node:
-    """Return the tree with determinants and norms of matrices written out as sums; raises `Undecided`."""
+    """Return the tree `node` with determinants and norms of matrices written out as sums. Raise `Undecided` if that fails."""
     if not any(isinstance(part, Call) and part.name in ("det", "norm", "abs") and len(part.args) == 1 for part in walk(node)):
         return node
     share = work.share(MATRIX_WORK)

@@ -25,7 +25,7 @@ ONE: Poly = {(): 1}
 
 
 class Atom(NamedTuple):
-    """An indivisible factor of monomials."""
+    """A factor of monomials that is not divided further."""
 
     kind: str
     """symbol, prime, divisor (perhaps not a prime), pi, e, i, root (a polynomial under a root), power or opaque"""
@@ -35,7 +35,7 @@ class Atom(NamedTuple):
 
 
 class Atoms:
-    """The atoms of one comparison, shared by both sides."""
+    """The indivisible factors (atoms) in one comparison, shared by both compared expressions."""
 
     __slots__ = ("known", "listed", "special", "work")
 
@@ -47,7 +47,7 @@ class Atoms:
         self.work = work
 
     def number(self, kind: str, key: Any, base: Poly | None = None) -> int:
-        """Return the number of an atom, which is new or known."""
+        """Return the number of the atom that `kind` and `key` identify, adding the atom if it is new."""
         number = self.known.get((kind, key))
         if number is None:
             number = self.known[kind, key] = len(self.listed)
@@ -57,11 +57,18 @@ class Atoms:
         return number
 
     def term(self, kind: str, key: Any, exponent: Rational = 1, base: Poly | None = None) -> Poly:
-        """Return a power of an atom as a polynomial in normal form."""
+        """Return a power of an atom as a polynomial in normal form.
+
+        Args:
+            kind: the kind of the atom.
+            key: identifies the atom among those of its kind.
+            exponent: the exponent.
+            base: the radicand, if the atom is a root.
+        """
         return self._normal(((self.number(kind, key, base), exponent),), 1)
 
     def add(self, one: Poly, two: Poly) -> Poly:
-        """Return the sum."""
+        """Return the sum of `one` and `two`."""
         if len(one) < len(two):
             one, two = two, one
         self.work.spend(10 + len(one))
@@ -82,7 +89,7 @@ class Atoms:
                 result[monomial] = _weighed(total, self.work)
 
     def scale(self, one: Poly, factor: Rational) -> Poly:
-        """Return a multiple."""
+        """Return `one` multiplied by the number `factor`."""
         if factor == 1 or not one:
             return one
         if factor == 0:
@@ -91,7 +98,7 @@ class Atoms:
         return {monomial: _weighed(coefficient * factor, self.work) for monomial, coefficient in one.items()}
 
     def multiply(self, one: Poly, two: Poly) -> Poly:
-        """Return the product."""
+        """Return the product of `one` and `two`."""
         if len(two) == 1:
             one, two = two, one
         if len(one) == 1 and () in one:
@@ -113,7 +120,10 @@ class Atoms:
         return result
 
     def power(self, one: Poly, exponent: int) -> Poly:
-        """Return a power with a positive exponent, refusing early what would have too many terms."""
+        """Return `one` to the power of the positive `exponent`.
+
+        Results with too many terms are refused before they are computed.
+        """
         if len(one) == 1:
             (monomial, coefficient), *_ = one.items()
             raised: Monomial = tuple((atom, power * exponent) for atom, power in monomial)
@@ -126,7 +136,7 @@ class Atoms:
         return result
 
     def constant(self, number: Rational, exponent: Rational = 1) -> Poly:
-        """Return a rational to a rational power: a coefficient times primes under roots."""
+        """Return `number ** exponent` as a polynomial: a rational coefficient times roots of primes."""
         if number == 0:
             if exponent <= 0:
                 raise Undefined("zero to a power that is not positive")
@@ -197,7 +207,7 @@ def _merge(left: Monomial, right: Monomial) -> Monomial:
 
 
 def content(poly: Poly) -> Rational:
-    """Return the positive rational that makes the coefficients integers without a common divisor."""
+    """Return the positive rational c for which the coefficients of poly / c are integers without a common divisor."""
     top = math.gcd(*(one.numerator for one in poly.values()))
     bottom = math.lcm(*(one.denominator for one in poly.values()))
     if bottom.bit_length() > 8000:
@@ -206,7 +216,7 @@ def content(poly: Poly) -> Rational:
 
 
 def decisive(atoms: Atoms, poly: Poly) -> bool:
-    """Return whether a nonzero polynomial certainly has a nonzero value, because its atoms are independent."""
+    """Return whether the nonzero polynomial `poly` certainly has a nonzero value, because its atoms are independent."""
     kinds = set()
     for monomial in poly:
         for atom, exponent in monomial:

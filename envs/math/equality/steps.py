@@ -17,7 +17,7 @@ MAX_STEPS = 50
 
 
 class Steps:
-    """The step functions of only one side, and which branches were seen of each."""
+    """The step functions (such as floor or max) that only one of two trees has, and the branches of each that were seen."""
 
     def __init__(self, a: Node, b: Node) -> None:
         """Find them."""
@@ -32,15 +32,15 @@ class Steps:
         self._now: list[tuple[int, str]] = []
 
     def watches(self, node: Node) -> bool:
-        """Return whether a node is one of these step functions."""
+        """Return whether `node` is one of these step functions."""
         return id(node) in self.parts
 
     def note(self, node: Node, way: str) -> None:
-        """Record the branch of a step function at the current point."""
+        """Record that the step function `node` takes the branch `way` at the current point."""
         self._now.append((id(node), way))
 
     def keep(self, agreed: bool) -> None:
-        """Keep the branches recorded at this point if both sides agree there, else drop them."""
+        """Keep the branches recorded at this point if both trees agree there (`agreed`), else drop them."""
         if agreed:
             for key, way in self._now:
                 self.ways.setdefault(key, set()).add(way)

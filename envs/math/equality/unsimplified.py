@@ -15,9 +15,9 @@ SIMPLE_WORK = 300_000
 
 
 def is_unsimplified(gold: Node, answer: Node, work: WorkBudget | None = None) -> bool:
-    """Return whether an answer equal to the gold is less simplified: 2+3 for 5, 2/4 for 1/2, a product for a sum.
+    """Return whether `answer`, which equals `gold`, is less simplified: 2+3 for 5, 2/4 for 1/2, a product for a sum.
 
-    With `work`, what it costs is taken from that budget.
+    The cost is subtracted from the budget `work`, if given.
     """
     own = WorkBudget(SIMPLE_WORK) if work is None else work
     if any(_work_left(part, own) for part in walk(answer)) and not any(_work_left(part, own) for part in walk(gold)):

@@ -39,7 +39,7 @@ CONSTANT_WORK = 300_000
 
 
 class Equality(NamedTuple):
-    """A verdict and the tier that gave it."""
+    """A verdict on two expressions, and the tier that gave it."""
 
     verdict: Verdict
     how: Literal["exact", "canonical", "probed", "symbolic", "limit"]
@@ -52,13 +52,13 @@ _UNKNOWN = Equality("unknown", "probed")
 
 
 def compare_values(gold: Node, answer: Node, seed: str = "", work: WorkBudget | None = None) -> Equality:
-    """Compare two scalar expressions. Never raises; "unknown" if it cannot decide.
+    """Return whether two scalar expressions have the same value: "same", "different", or "unknown" if undecided. Never raises.
 
     Args:
         gold: the first expression; its use of a variable decides whether the variable is an integer.
-        answer: the other.
-        seed: for the points where variables are given values; they depend on both expressions as well.
-        work: the budget of the caller, of which this takes up to `VALUE_WORK`. Without one it has that for itself.
+        answer: the second expression.
+        seed: seed of the points at which variables are evaluated; the points depend on both expressions as well.
+        work: the caller's budget, of which at most `VALUE_WORK` is used. Without it, a budget of that size is used.
     """
     one, two = _literal(gold), _literal(answer)
     if one is not None and two is not None:
@@ -177,9 +177,9 @@ def _infinite_sign(node: Node) -> int | None:
 
 
 def proportional(gold: Node, answer: Node, seed: str = "", work: WorkBudget | None = None) -> Equality:
-    """Tell whether gold = c * answer for a constant c that is not zero: whether `gold = 0` and `answer = 0` are one equation.
+    """Return whether `gold` = c * `answer` for a nonzero constant c, so that `gold = 0` and `answer = 0` are the same equation.
 
-    "unknown" where either has no variables or is zero everywhere. The arguments are those of `compare_values`.
+    The verdict is "unknown" if either has no variables or is zero everywhere. The arguments are those of `compare_values`.
     """
     if not (_fits(gold) and _fits(answer)):
         return _LIMIT
@@ -244,9 +244,12 @@ def _constant_ratio(a: Node, b: Node, seed: str, work: WorkBudget) -> Verdict:
 
 
 def approximation(node: Node, digits: int = 30, work: WorkBudget | None = None) -> Fraction | None:
-    """Return a real constant as a fraction with a relative error below 10 ** -digits; None where it is none or is not real.
+    """Return a fraction that approximates the real constant `node` with a relative error below 10 ** -digits.
 
-    With `work`, what it costs is taken from that budget.
+    The cost is subtracted from the budget `work`, if given.
+
+    Returns:
+        The fraction; None if `node` is not a real constant.
     """
     exact = rational(node, work)
     if exact is not None:

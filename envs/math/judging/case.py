@@ -36,12 +36,12 @@ _TIERS = ("exact", "canonical", "probed", "symbolic", "limit")
 
 
 class Case:
-    """Shared state of the comparisons of one answer. A case serves one call in one thread.
+    """The state shared by all comparisons of one answer. A case serves one call in one thread.
 
     Args:
         policy: the options.
-        question: the task's text, which may make an expression a name (`x^2 = 5` where x^2 is asked).
-        seed: for the probing of values.
+        question: the task's text. An expression asked for counts as a name: the left side of `x^2 = 5` if x^2 is asked for.
+        seed: seed for the numerical comparison of values.
         symbolic: compares two values that no cheaper tier can decide; None leaves them unknown.
         work: the budget of work for the answer.
     """
@@ -68,11 +68,11 @@ class Case:
 
     @property
     def tier(self) -> str:
-        """The costliest tier used so far."""
+        """The most expensive tier used so far."""
         return _TIERS[self._tier]
 
     def values(self, gold: Node, answer: Node) -> Verdict:
-        """Compare two scalars or expressions by value, whatever the policy."""
+        """Compare the values of `gold` and `answer`, two scalars or expressions, without regard to the policy."""
         equality = self._open.get((gold, answer)) if self._open else None
         if equality is None:
             equality = compare_values(gold, answer, self.seed, self.work)
@@ -94,7 +94,7 @@ class Case:
         return verdict
 
     def lenient(self) -> Case:
-        """Return a case for an inner side of a chain, which need not be simplified."""
+        """Return a case for comparing the inner sides of a chain of equations, which need not be simplified."""
         if self.policy.unsimplified == "accept":
             return self
         policy = self.policy.model_copy(update={"unsimplified": "accept"})
@@ -103,23 +103,29 @@ class Case:
         return case
 
     def asking(self, symbolic: Symbolic) -> Case:
-        """Return a case for the same comparison that asks `symbolic` about values left unknown."""
+        """Return a case for the same comparison that uses `symbolic` to decide values left unknown."""
         case = Case(self.policy, self.question, self.seed, symbolic, self.work)
         case._open = self._open
         return case
 
     def note(self, policy: str) -> None:
-        """Record an option that decided: `percent=gold`."""
+        """Record in `policy`, such as `percent=gold`, the option that decided the comparison."""
         if policy not in self.notes:
             self.notes.append(policy)
 
     def refuse(self, reason: str) -> Verdict:
-        """Return "different" and keep the reason, unless there is an earlier one."""
+        """Return "different" and store `reason`, unless an earlier reason is stored."""
         self.refusal = self.refusal or reason
         return "different"
 
     def decided(self, option: str, accept: bool, reason: str) -> Verdict:
-        """Return "same" or "different" as the policy's `option` says, and record the option."""
+        """Return "same" if `accept`, else "different" with `reason`, and record that the policy's option decided.
+
+        Args:
+            option: the name of the option.
+            accept: whether the policy accepts the answer.
+            reason: why the answer is rejected.
+        """
         self.note(f"{option}={getattr(self.policy, option)}")
         if not accept:
             self.refusal = reason
@@ -127,7 +133,7 @@ class Case:
 
 
 def is_expression(node: Node, work: WorkBudget) -> bool:
-    """Return whether a tree is a formula with a value: without words, lists, statements or divisions by 0."""
+    """Return whether `node` is a formula with a value: it has no words, lists, statements or divisions by 0."""
     return not any(_is_valueless(part, work) for part in walk(node))
 
 
@@ -138,7 +144,10 @@ def _is_valueless(node: Node, work: WorkBudget) -> bool:
 
 
 def all_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return "same" if all are "same", "different" if any is "different", else "unknown"; stops at the first "different"."""
+    """Return "same" if all `verdicts` are "same", "different" if any is "different", else "unknown".
+
+    It stops at the first "different".
+    """
     combined: Verdict = "same"
     for verdict in verdicts:
         if verdict == "different":

@@ -21,9 +21,16 @@ _LAST = re.compile(rf"(?:{_BLANK}|[.,;\\])+$")
 
 
 def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | None:
-    """Compare an answer with a letter and its text, `(E) 12`: both must belong to the gold's choice.
+    """Compare an answer that gives a letter and its text, such as `(E) 12`: both must belong to the gold's choice.
 
-    None if the answer is no such pair, or neither the gold nor the question gives the text of the choice.
+    Args:
+        case: the state of the comparison, with the question.
+        gold: the gold.
+        answer: the answer.
+        same: compares two texts.
+
+    Returns:
+        The verdict; None if the answer is no such pair, or neither the gold nor the question gives the text of the choice.
     """
     left, right = labelled(gold, lists=True), lettered(answer)
     letter = left[0] if left else choice_of(gold)
@@ -51,7 +58,15 @@ def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | N
 
 
 def is_contradicted(case: Case, answer: Node, same: Same) -> bool:
-    """Return whether the question lists another text under the answer's letter: `(A) 2` where B is 2."""
+    """Return whether the answer gives a letter with a text that the question lists under another letter.
+
+    Example: `(A) 2` if the question has 2 under B.
+
+    Args:
+        case: the state of the comparison, with the question.
+        answer: the answer.
+        same: compares two texts.
+    """
     label = labelled(answer, lists=True)
     listed = choices(case.question) if label else {}
     if label is None or label[0] not in listed or label[1] == listed[label[0]]:
@@ -87,7 +102,7 @@ def _begins(listed_text: Node, text: Node) -> bool:
 
 @lru_cache(maxsize=256)
 def choices(question: str) -> dict[str, Node]:
-    """Return the choices of a question by letter: the last sequence of labels that begins with A and has no gap."""
+    """Return the choices of `question` by letter: the last sequence of labels that begins with A and has no gap."""
     text = question[:MAX_CHARS]
     row: list[re.Match[str]] = []
     for match in _LABEL.finditer(text):

@@ -39,7 +39,7 @@ _WORDS = {
 
 
 class Judgement(NamedTuple):
-    """The verdict on one answer; `correct` is None if no tier could decide."""
+    """The verdict on one answer. `correct` is None if no tier could decide."""
 
     correct: bool | None
     reason: str
@@ -51,14 +51,14 @@ class Judgement(NamedTuple):
 def judge_answer(
     gold: Node, answer: Node, policy: Policy, *, question: str = "", seed: str = "", symbolic: Symbolic | None = None
 ) -> Judgement:
-    """Compare an answer with a gold.
+    """Compare `answer` with `gold` and return the verdict.
 
     Args:
         gold: the gold.
         answer: the answer.
         policy: the options.
-        question: the task's text: its names are known, and an answer must not repeat it.
-        seed: seed of the probing points.
+        question: the task's text. Names in it are known, and an answer must not merely repeat it.
+        seed: seed of the points for numerical comparison.
         symbolic: compares values that no cheaper tier can decide, once everything else matches.
     """
     if type(gold) is Number and type(answer) is Number:
@@ -133,7 +133,7 @@ def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> st
 
 
 def same(case: Case, gold: Node, answer: Node) -> Verdict:
-    """Compare two trees of any type."""
+    """Compare the trees `gold` and `answer`, which may be of any type."""
     if gold == answer:
         return "same"
     if isinstance(gold, _PLAIN) and isinstance(answer, _PLAIN):

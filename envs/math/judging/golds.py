@@ -24,11 +24,13 @@ _UNCLOSED = re.compile(r"^\W{0,4}\\(?:boxed|fbox)\s*\{")
 
 
 def gold_text(gold: str, boxes: GoldBoxes = "row") -> str:
-    """Return the answer in a gold: the content of its boxes, the text after `####` or "final answer is", or all of it.
+    """Return the part of `gold` that is the answer: the content of its boxes, or the text after `####` or "final answer is".
+
+    If it has neither, all of `gold` is returned.
 
     Args:
         gold: the gold as written in the data.
-        boxes: which of several boxes count: those joined by commas, `and`, `or` or nothing (row), the last, or all.
+        boxes: which of several boxes count: all that are joined by commas, `and`, `or` or nothing (`row`), the last, or all.
     """
     scanned = scan(gold)
     if scanned:
@@ -50,12 +52,17 @@ def gold_text(gold: str, boxes: GoldBoxes = "row") -> str:
 
 
 def is_formula(node: Node | ParseError) -> bool:
-    """Return whether a text was parsed as one formula without words."""
+    """Return whether `node` was parsed as one formula without words."""
     return not isinstance(node, ParseError | Phrase | Text | Listing)
 
 
 def read(text: str, decimal_comma: bool = False) -> Node | ParseError:
-    """Parse a text; return the error if it cannot be parsed."""
+    """Parse `text` and return its tree, or the error if it cannot be parsed.
+
+    Args:
+        text: the text.
+        decimal_comma: as for `parse`.
+    """
     try:
         return parse(text, decimal_comma=decimal_comma)
     except ParseError as error:
@@ -67,7 +74,7 @@ read_gold = lru_cache(maxsize=4096)(read)
 
 
 def explain_gold(gold: str, boxes: GoldBoxes = "row") -> str | None:
-    """Return why a gold cannot be read, and what to do; None for a readable gold.
+    """Return a message that says why `gold` cannot be read and what to do; None if it can be read.
 
     Args:
         gold: the gold as written in the data.

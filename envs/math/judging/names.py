@@ -36,7 +36,7 @@ _BENT = frozenset("abs norm floor ceil factorial doublefactorial exp ln log conj
 
 
 def is_name(node: Node, question: str = "") -> bool:
-    """Return whether a side of an equation only names the result."""
+    """Return whether `node`, a side of an equation, only names the result. An expression asked for in `question` is a name."""
     if node == Constant("e"):  # the eccentricity, if it stands alone
         return True
     match node:
@@ -76,7 +76,15 @@ def _is_name(node: Node, question: str) -> bool:
 
 
 def split_names(sides: tuple[Node, ...], question: str = "") -> tuple[Node | None, tuple[Node, ...]]:
-    """Split the sides of an equation into a name at its start or end, if any, and the sides that claim a value."""
+    """Split the sides of an equation into a name at the start or end, and the sides that claim a value.
+
+    Args:
+        sides: the sides.
+        question: the task's text, which may ask for an expression that then counts as a name.
+
+    Returns:
+        The name, or None if there is none, and the other sides.
+    """
     if isinstance(sides[0], Symbol) and any(sides[0].name in symbols(side) for side in sides[1:]):
         return None, sides  # x = x + 3 - x says nothing of x
     if len(sides) > 1 and is_name(sides[0], question):
@@ -89,7 +97,7 @@ def split_names(sides: tuple[Node, ...], question: str = "") -> tuple[Node | Non
 
 
 def is_function_name(one: Node, two: Node) -> bool:
-    """Return whether the two names are `y` and `f(x)`, which both may name a function of x."""
+    """Return whether one of the names is `y` and the other is `f(x)`, since both may name a function of x."""
     return {type(one), type(two)} == {Symbol, Call} and all(
         node == Symbol("y") or (isinstance(node, Call) and node.args == (Symbol("x"),) and node.name not in FUNCTIONS)
         for node in (one, two)
@@ -97,7 +105,10 @@ def is_function_name(one: Node, two: Node) -> bool:
 
 
 def renaming(gold: Node, answer: Node) -> dict[Node, Node]:
-    """Return the replacements that turn the function name `f(t)` into `f(x)`; nothing for other names."""
+    """Return the replacements that turn a function name in `answer`, such as `f(t)`, into that of `gold`, such as `f(x)`.
+
+    The result is empty for names that are not calls of the same unknown function.
+    """
     if not (isinstance(gold, Call) and isinstance(answer, Call)) or gold.name != answer.name or gold.name in FUNCTIONS:
         return {}
     alike = len(gold.args) == len(answer.args) == len(set(gold.args)) == len(set(answer.args))

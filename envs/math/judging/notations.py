@@ -13,7 +13,7 @@ _IN_ORDER = re.compile(r"\b(?:order|arrange|sort|rank)", re.IGNORECASE)
 
 
 def written_as(gold: Node, answer: Node, question: str) -> tuple[Node, Node]:
-    """Return both trees, with the answer rewritten into the gold's notation if it uses another one."""
+    """Return both trees, with `answer` rewritten into the notation of `gold` if it uses another notation."""
     match answer:
         case Relation(sides, comparators) if set(comparators) == {"="} and len(sides) > 2:
             return gold, _alike(gold, answer)

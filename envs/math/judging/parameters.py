@@ -34,9 +34,10 @@ MAX_CONSTANTS = 3
 
 
 def settled(gold: Node, answer: Node, question: str) -> Iterator[tuple[Node, Node]]:
-    r"""Yield both trees without implied conditions and with the answer's free names replaced by the gold's.
+    """Yield both trees, without implied conditions and with free names in `answer` replaced by those of `gold`.
 
-    The first pair is the one to compare; further pairs assign the gold's names to several constants in other orders.
+    The first pair is the main one. If there are several arbitrary constants, further pairs assign the gold's names to them in
+    other orders.
     """
     gold, answer, integers = without_conditions(_sorted(gold), _sorted(answer), question)
     yield _renamed(gold, answer, question, integers)

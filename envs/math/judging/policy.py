@@ -10,7 +10,7 @@ from verigym.envs.contract.base import Options
 
 
 class Policy(Options):
-    """What counts as the same answer where mathematics alone does not say."""
+    """Options that decide what counts as the same answer where mathematics alone does not."""
 
     percent: Literal["value", "gold", "either", "number"] = "gold"
     r"""When a percent sign may be missing. value: never, since 50\% is the value 1/2. gold: where the gold has one, or the

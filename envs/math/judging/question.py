@@ -74,7 +74,7 @@ class Formulas(NamedTuple):
 
 @lru_cache(maxsize=256)
 def formulas(question: str) -> Formulas:
-    """Parse the formulas of a question; what cannot be parsed is no formula."""
+    """Return the parsed formulas of `question`. Formulas that cannot be parsed are left out."""
     text = question[:MAX_CHARS]
     runs = [
         (_QUERY.sub("", next(filter(None, match.groups()))), not _is_side(text, *match.span()))
@@ -107,7 +107,7 @@ def formulas(question: str) -> Formulas:
 
 
 def edges_of(node: Node) -> Iterator[tuple[Node, bool]]:
-    """Yield what a formula divides by (False), and what it takes roots and logarithms of (True)."""
+    """Yield the subtrees of `node` that are denominators, each with False, or arguments of roots and logarithms, with True."""
     for part in walk(node):
         match part:
             case Div(_, edge) | Pow(edge, Neg()):
@@ -123,7 +123,7 @@ def _is_side(text: str, start: int, end: int) -> bool:
 
 
 def numbers_in(text: str) -> list[Fraction]:
-    """Return all numbers in a text, in digits or words."""
+    """Return all numbers in `text`, written in digits or in words."""
     digits = [number.replace(",", "") for number in _NUMBER.findall(text)]
     words = [_WORDS[word] for word in _WORD.findall(text.lower()) if word in _WORDS]
     return [Fraction(number) for number in digits if len(number) <= MAX_DIGITS] + words
@@ -131,14 +131,17 @@ def numbers_in(text: str) -> list[Fraction]:
 
 @lru_cache(maxsize=256)
 def matrices(question: str) -> frozenset[Node]:
-    """Return the shapes of the matrices that a question shows, in `$` or outside."""
+    """Return the normal forms (see `shape`) of the matrices in `question`, inside or outside of `$`."""
     texts = [match.group() for match in _MATRIX.finditer(question[:MAX_CHARS])][:MAX_FORMULAS]
     return frozenset(part for part in _parsed(texts) if isinstance(part, Matrix))
 
 
 @lru_cache(maxsize=256)
 def computations(question: str) -> tuple[Node, ...]:
-    """Return the shapes of the expressions without variables in a question, roots and powers in words too."""
+    """Return the normal forms (see `shape`) of the expressions without variables in `question`.
+
+    Roots and powers written in words are included.
+    """
     text = question[:MAX_CHARS].lower()
     worded = [rf"\sqrt{{{one}}}" for one in _ROOT.findall(text)] + [f"{one}^{{{two}}}" for one, two in _POWER.findall(text)]
     shapes = dict.fromkeys([*formulas(question).wholes, *_parsed(worded[:MAX_FORMULAS])])
@@ -156,7 +159,10 @@ def _parsed(texts: list[str]) -> list[Node]:
 
 
 def speaks_of(question: str, letter: str) -> bool:
-    """Return whether a letter stands alone in a formula of the question; outside of `$`, articles and `I` do not count."""
+    """Return whether `letter` stands alone in `question`.
+
+    Outside of `$`, the articles `a` and `A` and the pronoun `I` do not count.
+    """
     text = question[:MAX_CHARS]
     token = re.compile(rf"(?<![A-Za-z\\]){re.escape(letter)}(?![A-Za-z])")
     spans = " ; ".join(filter(None, (part for match in _SPAN.finditer(text) for part in match.groups())))
@@ -164,10 +170,10 @@ def speaks_of(question: str, letter: str) -> bool:
 
 
 def mentions(question: str, node: Node) -> bool:
-    """Return whether the question contains an expression."""
+    """Return whether `question` contains the expression `node`."""
     return shape(node) in formulas(question).shapes
 
 
 def asks(question: str, node: Node) -> bool:
-    """Return whether the question contains an expression other than as a side of an equation."""
+    """Return whether `question` contains the expression `node` other than as a side of an equation."""
     return shape(node) in formulas(question).alone

@@ -13,7 +13,10 @@ _SETS = ("{", "tex{")
 
 
 class Item(NamedTuple):
-    r"""One claimed value: `x = 2 + 3 = 5` has a name and two sides, `x \approx 1.4` a rounded side."""
+    r"""One claimed value.
+
+    `x = 2 + 3 = 5` has a name and two sides, and `x \approx 1.4` has a rounded side.
+    """
 
     node: Node
     name: Node | None = None
@@ -22,12 +25,12 @@ class Item(NamedTuple):
 
     @property
     def value(self) -> Node:
-        """The last side: the result of a chain."""
+        """The last side, which is the result if the item is a chain of equations."""
         return (self.sides or self.rounded)[-1]
 
 
 class Reading(NamedTuple):
-    """The values of a tree and their brackets: none, set braces, or TeX's own braces."""
+    """The values that a tree lists, and their brackets: none, set braces, or TeX's own braces."""
 
     items: tuple[Item, ...]
     brackets: str = ""
@@ -35,7 +38,10 @@ class Reading(NamedTuple):
 
 
 def read(node: Node, question: str = "") -> Reading:
-    """Return the values that a tree lists. A tuple, an interval, a matrix or a statement is one value."""
+    """Return the values that `node` lists. A tuple, an interval, a matrix or a statement is one value.
+
+    `question` decides which sides of equations are names; see `is_name`.
+    """
     if not (isinstance(node, Group) and node.opening == "{" and len(node.items) == 1 and _is_set(node.items[0])):
         node = single(node)
     if isinstance(node, Listing):
@@ -55,7 +61,7 @@ def _is_set(node: Node) -> bool:
 
 
 def is_singleton(node: Node) -> bool:
-    """Return whether an element of a set is itself a set of one element."""
+    """Return whether `node`, an element of a set, is itself a set of one element."""
     return isinstance(node, Group) and node.opening == "{" and len(node.items) == 1
 
 
@@ -105,7 +111,7 @@ def _named_alike(items: list[Item]) -> tuple[Item, ...]:
 
 
 def cycles(reading: Reading) -> Reading:
-    """Read `p = 5, q = 2; p = 7, q = 2` as the pairs (5, 2) and (7, 2)."""
+    """Return `reading` with repeated names combined: `p = 5, q = 2; p = 7, q = 2` becomes the pairs (5, 2) and (7, 2)."""
     names = [item.name for item in reading.items]
     period = len(dict.fromkeys(names))
     if (

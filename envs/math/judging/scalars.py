@@ -44,7 +44,7 @@ _COUNTING = re.compile(r"how many|number of", re.IGNORECASE)
 
 
 def same_scalar(case: Case, gold: Node, answer: Node) -> Verdict:
-    """Compare two single values."""
+    """Compare the single values `gold` and `answer` and return the verdict."""
     if gold == answer:
         return "same"
     match gold, answer:  # 40_{10} is no 40 in the base that is asked
@@ -213,7 +213,7 @@ def _base(case: Case, gold: Node, answer: Node) -> Verdict:
 
 
 def in_ten(node: Node) -> Node:
-    """Return a tree with all numbers in base ten."""
+    """Return `node` with all numbers converted to base ten."""
     return rebuild(node, _in_ten) if any(isinstance(part, InBase) for part in walk(node)) else node
 
 
@@ -288,7 +288,7 @@ _UNIT = re.compile(r"\b(?:how many|in) ([a-z]+)\b", re.IGNORECASE)
 
 
 def wants_percent(question: str) -> bool:
-    """Return whether the answer is a number of per cent: `what percent of 80 is 20`, not `what is 20 percent of 80`."""
+    """Return whether the answer to `question` is a percentage: `what percent of 80 is 20`, not `what is 20 percent of 80`."""
     return _PERCENT.search(question[:MAX_CHARS]) is not None
 
 
@@ -299,7 +299,7 @@ def _requested_units(question: str) -> frozenset[str]:
 
 
 def contradicts(unit: str, question: str) -> bool:
-    """Return whether the question asks for another unit of the same kind: hours, where this one is minutes."""
+    """Return whether `question` asks for another unit of the same kind as `unit`, for instance hours instead of minutes."""
     given, kind = _measured(unit)
     if not kind:
         return False

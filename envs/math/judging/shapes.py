@@ -41,7 +41,10 @@ _ONE, _ZERO = (Number(Fraction(value)) for value in (1, 0))
 
 
 def shape(node: Node) -> Node:  # noqa: C901  (one case a type)
-    """Return the normal form of the writing, not of the value."""
+    """Return the normal form of how `node` is written.
+
+    It is equal for trees that differ only in notation, not for equal values.
+    """
     match node:
         case Add(terms):
             return _sum([shape(term) for term in terms])
@@ -140,12 +143,12 @@ def _power(base: Node, exponent: Node) -> Node:
 
 
 def is_plain(node: Node) -> bool:
-    """Return whether a tree has no variables."""
+    """Return whether `node` has no variables."""
     return not any(isinstance(part, Symbol) for part in walk(node))
 
 
 def is_lowest(node: Node) -> bool:
-    """Return whether a tree is a number or a fraction of integers in lowest terms."""
+    """Return whether `node` is a number or a fraction of integers in lowest terms."""
     match node:
         case Neg(of) | Quantity(of, _) | Percent(of):
             return is_lowest(of)
@@ -155,7 +158,7 @@ def is_lowest(node: Node) -> bool:
 
 
 def is_fraction(node: Node) -> bool:
-    """Return whether a tree is one literal over another, in lowest terms or not."""
+    """Return whether `node` is a quotient of two literals, in lowest terms or not."""
     match node:
         case Neg(of):
             return is_fraction(of)
@@ -165,7 +168,7 @@ def is_fraction(node: Node) -> bool:
 
 
 def is_literal(node: Node) -> bool:
-    """Return whether nothing is left to work out: the tree is a number, a fraction in lowest terms or a name."""
+    """Return whether `node` has nothing left to work out: it is a number, a fraction in lowest terms or a name."""
     match node:
         case Neg(Neg()):
             return False

@@ -41,22 +41,25 @@ MAX_NAME_CHARS = 60
 
 
 def hedges(words: str) -> bool:
-    """Return whether words take back or extend the answer beside them."""
+    """Return whether `words` take back or extend the answer beside them."""
     return _HEDGE.search(words) is not None or _NUMBER_WORD.search(words) is not None or any(c.isdigit() for c in words)
 
 
 def takes_back(words: str) -> bool:
-    """Return whether words take back the answer beside them."""
+    """Return whether `words` take back the answer beside them."""
     return _HEDGE.search(words) is not None
 
 
 def names_something(words: str) -> bool:
-    """Return whether words before an equals sign can name the result: `Area`, `the number of ways`."""
+    """Return whether `words`, which stand before an equals sign, can name the result: `Area`, `the number of ways`."""
     return len(words) <= MAX_NAME_CHARS and any(c.isalpha() for c in words) and not hedges(words)
 
 
 def words_of(node: Node) -> str | None:
-    """Return the words that a tree may be read as: texts, and letters in a row (`even` read as a product); None of all else."""
+    """Return the words that `node` may be read as; None if there are none.
+
+    It may be a text, or letters in a row, such as `even` parsed as a product.
+    """
     if isinstance(node, Text):
         return node.words
     if isinstance(node, Symbol | Constant):
@@ -84,7 +87,7 @@ _INFINITE = re.compile(r"infinite(?:ly many| number of| amount of)?(?: \w+)?")
 
 
 def says_set(node: Node, named: Node) -> bool:
-    """Return whether words denote a named set: `all integers`."""
+    """Return whether the words `node` denote the set `named`, as `all integers` does."""
     if not isinstance(node, Text) or not isinstance(named, NamedSet) or named.name not in _SETS:
         return False
     words = _SETS[named.name]
@@ -92,22 +95,25 @@ def says_set(node: Node, named: Node) -> bool:
 
 
 def says_infinite(node: Node) -> bool:
-    """Return whether words say that there are infinitely many."""
+    """Return whether `node` consists of words for infinitely many."""
     return isinstance(node, Text) and _INFINITE.fullmatch(_loose(node.words)) is not None
 
 
 def says_nothing(node: Node) -> bool:
-    """Return whether words say that there is no solution: `no solution`, `none`, `empty set`."""
+    """Return whether `node` consists of words for having no solution: `no solution`, `none`, `empty set`."""
     return isinstance(node, Text) and _nothing(_loose(node.words)) in _NOTHING
 
 
 def says_everything(node: Node) -> bool:
-    """Return whether words say that every real number is one: `all real numbers`."""
+    """Return whether `node` consists of words for all real numbers being solutions: `all real numbers`."""
     return isinstance(node, Text) and _loose(node.words) in _EVERYTHING
 
 
 def same_words(case: Case, gold: str, answer: str) -> Verdict:
-    """Compare words; with loose words, case, a leading article, quotes and a full stop do not matter."""
+    """Compare the words `gold` and `answer`.
+
+    With the policy `words=loose`, case, a leading article, quotes and a full stop do not matter.
+    """
     if _plain(gold) == _plain(answer):
         return "same"
     one, two = _loose(gold), _loose(answer)
@@ -132,7 +138,10 @@ def _loose(words: str) -> str:
 
 
 def choice_of(node: Node) -> str | None:
-    r"""Return the capital letter that an answer chooses: `E`, `\text{(E)}`, `(E) 12`, `option E`; None of anything else."""
+    r"""Return the capital letter of the choice that `node` names; None if it names none.
+
+    Accepted are `E`, `\text{(E)}`, `(E) 12` and `option E`.
+    """
     if isinstance(node, Symbol | Text):
         match = _CHOICE.fullmatch(node.name if isinstance(node, Symbol) else node.words)
         return match.group(1) if match and match.group(1).isupper() else None
@@ -143,18 +152,24 @@ def choice_of(node: Node) -> str | None:
 
 
 def labelled(node: Node, *, lists: bool = False) -> tuple[str, Node] | None:
-    """Split `(E) 12`, `E: 12` and `E. none of these` into the letter and what it stands for; None of what is no such pair.
+    """Split a labelled answer, such as `(E) 12`, `E: 12` or `E. none of these`, into the letter and its text.
 
     Args:
-        node: an answer.
-        lists: whether a letter may stand for a list without brackets.
+        node: the answer.
+        lists: whether the text may be a list without brackets.
+
+    Returns:
+        The letter and the tree of its text; None if `node` is not such a pair.
     """
     pair = None if isinstance(node, Mul) else lettered(node)
     return pair if pair and _is_label_text(pair[1], lists) else None
 
 
 def lettered(node: Node) -> tuple[str, Node] | None:
-    """Split what may be a choice's letter and its text, whatever that says: `(B) no`; `(B) (2,3)` is read as a product."""
+    """Split `node` into the letter of a choice and any text after the letter; None if it cannot be split.
+
+    Examples are `(B) no`, and `(B) (2,3)`, which is parsed as a product.
+    """
     match node:
         case Phrase((Symbol() as label, rest)) | Relation((Symbol() as label, rest), (":",)):
             letter = choice_of(label)
@@ -166,13 +181,13 @@ def lettered(node: Node) -> tuple[str, Node] | None:
 
 
 def names_choices(gold: Node, answer: Node) -> bool:
-    """Return whether gold and answer name choices by their letters and nothing else."""
+    """Return whether `gold` and `answer` are both only letters of choices."""
     items = [item for node in (gold, answer) for item in (node.items if isinstance(node, Listing) else (node,))]
     return all(choice_of(item) is not None or lettered(item) is not None for item in items)
 
 
 def without_letters(gold: Node, answer: Node) -> tuple[Node, Node]:
-    """Remove the letter of `(E) 12` if the other side is a plain value."""
+    """Return both trees, with the letter in a tree such as `(E) 12` removed if the other tree is a plain value."""
     left, right = labelled(gold, lists=True), labelled(answer, lists=True)
     if left and not right and choice_of(answer) is None:
         return left[1], answer

@@ -20,7 +20,7 @@ MIN_SYMBOLIC_S = 0.05
 
 
 class Decision(NamedTuple):
-    """The decision of the tiers on one answer."""
+    """The decision of the comparison tiers on one answer."""
 
     correct: bool
     reason: str
@@ -28,7 +28,10 @@ class Decision(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer as text and as a tree, also with the suffix of its box, and with the row of boxes that it ends."""
+    """One answer, as text and as a tree.
+
+    `extended` includes the words after the answer's box; `row` is the list of adjacent boxes that ends with the answer's box.
+    """
 
     text: str
     tree: Node | ParseError
@@ -38,7 +41,7 @@ class Answer(NamedTuple):
 
 
 class TierOptions(Policy):
-    """The options of the tiers."""
+    """Options of the comparison tiers."""
 
     symbolic: bool = True
     """Whether SymPy, in a separate process, compares values where the tiers before it cannot tell."""
@@ -51,7 +54,7 @@ class TierOptions(Policy):
 
 
 class Tiers:
-    """Compares one answer with its golds, with one common budget for separate processes."""
+    """Compares one answer with its golds. All comparisons share one time budget for separate processes."""
 
     def __init__(self, options: TierOptions, question: str, seed: str) -> None:
         self.options = options
@@ -61,7 +64,7 @@ class Tiers:
         self.limit = ""
 
     def decide(self, gold: str, answer: Answer) -> Decision:
-        """Compare an answer with one gold.
+        """Compare `answer` with `gold` and return the decision.
 
         Raises:
             EnvironmentFailure: the gold cannot be read, or a process fails.

@@ -27,10 +27,10 @@ from verigym.envs.math.tree import (
 
 
 class Atoms(Numbers, Brackets, Calls, Environments):
-    """Reads atoms, with one method for each kind of token."""
+    """The part of the parser that reads atoms, with one method for each kind of token."""
 
     def atom(self) -> Node:
-        """Read a number, a name, a bracket, a function."""
+        """Read a number, a name, a bracket or a function, and return its tree."""
         read = _READERS.get(self.kind)
         if read is None:
             raise self.error("a number, a name or a bracket expected")
@@ -155,7 +155,7 @@ class Atoms(Numbers, Brackets, Calls, Environments):
         return Ellipsis()
 
     def subscript(self) -> str:
-        """Read what stands lowered, as text without blanks."""
+        """Read a subscript and return its text without blanks."""
         if self.kind != "{":
             if self.kind in ("end", "}", ")"):
                 raise self.error("a subscript expected")

@@ -10,10 +10,10 @@ from verigym.envs.math.tree import Call, Node, Number, Relation, Symbol
 
 
 class BigOperators(Cursor):
-    """Reads an operator and its body."""
+    """The part of the parser that reads sums, products, integrals and limits."""
 
     def big(self) -> Node:
-        """Read a sum, a product, an integral or a limit."""
+        """Read a sum, product, integral or limit with its body, and return its tree."""
         name = self.take()[1]
         self.enter()
         saved = self.bound, self.integrals

@@ -14,7 +14,7 @@ _ANGLE = frozenset(("⟩", ">"))
 
 
 class Brackets(Cursor):
-    """Reads parentheses, intervals, sets, absolute values and groups."""
+    """The part of the parser that reads parentheses, intervals, sets, absolute values and groups."""
 
     def _inside(self, closers: frozenset[str]) -> tuple[list[Node], str, bool]:
         """Read the elements in a bracket, with the state of its surroundings set aside."""
@@ -27,7 +27,7 @@ class Brackets(Cursor):
         return elements
 
     def bracket(self) -> Node:
-        """Read parentheses, square brackets and intervals, `]0,1[` among them."""
+        """Read parentheses, square brackets or an interval (also `]0,1[`), and return the tree."""
         known = self.nodes.get(self.at)
         opening = self.take()[0]
         if known is not None:
@@ -66,7 +66,7 @@ class Brackets(Cursor):
         return Group("(", ")", tuple(items))
 
     def braces(self) -> Node:
-        """Read a set: its elements, or an element and a condition."""
+        """Read a set, either its elements or an element and a condition, and return its tree."""
         self.take()
         if self.kind == "begin":
             return self._system()
@@ -104,7 +104,10 @@ class Brackets(Cursor):
         return SetBuilder(element, condition)
 
     def group(self, free: bool = False) -> Node | None:
-        """Read TeX's braces: their content, a list in them, or nothing; free ones may be a set in plain text."""
+        """Read TeX's braces and return their content, which may be a list; None if they are empty.
+
+        With `free`, the braces may be those of a set in plain text.
+        """
         self.take()
         if self.kind == "}":
             self.take()
@@ -130,7 +133,7 @@ class Brackets(Cursor):
         return Group("tex{", "}", tuple(items))
 
     def braced(self) -> Node:
-        """Read TeX's braces as an atom; empty ones print nothing."""
+        """Read TeX's braces as an atom and return its tree. Empty braces print nothing."""
         node = self.group(free=True)
         if node is not None:
             return node
@@ -141,7 +144,7 @@ class Brackets(Cursor):
         return self.atom()
 
     def before_index(self) -> Node:
-        r"""Read `{}_5C_2` and `_5C_2`."""
+        """Read combinations or permutations with the first number lowered, `{}_5C_2` or `_5P_2`, and return the tree."""
         self.take()
         upper = literal(self.subscript_number())
         name = self.take()
@@ -152,14 +155,14 @@ class Brackets(Cursor):
         return Call("binom" if name[1] == "C" else "perm", (upper, lower))
 
     def subscript_number(self) -> str:
-        """Read a number that stands lowered."""
+        """Read a number in a subscript and return its digits."""
         digits = self.subscript()
         if not digits.isdigit() or not digits.isascii() or len(digits) > 9:
             raise self.error("an index that is no number")
         return digits
 
     def angled(self) -> Node:
-        """Read a vector in angles."""
+        """Read a vector in angle brackets and return its tree."""
         self.take()
         saved, self.angles = self.angles, True
         items, _, _ = self._inside(_ANGLE)
@@ -170,7 +173,7 @@ class Brackets(Cursor):
         return Group("<", ">", tuple(items))
 
     def absolute(self) -> Node:
-        """Read between bars; `lbar` and `rbar` know their side."""
+        """Read an absolute value or a norm and return its tree. The tokens `lbar` and `rbar` only open and only close."""
         opening = self.take()[0]
         closing = {"lbar": "rbar", "|": "|", "‖": "‖"}[opening]
         saved = self.bars, self.builder, self.integrals
@@ -187,7 +190,7 @@ class Brackets(Cursor):
         return Call("det" if type(node) is Matrix else "abs", (bare(node),))
 
     def rounded(self) -> Node:
-        r"""Read `\lfloor x \rfloor`."""
+        r"""Read a floor or ceiling such as `\lfloor x \rfloor` and return its tree."""
         _, which, _, _ = self.take()
         self.enter()
         node = self.relation()
@@ -198,7 +201,7 @@ class Brackets(Cursor):
         return Call(which, (bare(node),))
 
     def argument(self) -> Node:
-        r"""Read one argument as TeX does: a group, a command or a single character; `\frac12` has two."""
+        r"""Read one argument as TeX does, and return its tree: a group, a command or a single character. `\frac12` has two."""
         self.enter()
         kind, text, spaced, place = self.tokens[self.at]
         node: Node | None

@@ -50,14 +50,14 @@ _MANY = frozenset("gcd lcm max min".split())
 
 
 class Calls(BigOperators):
-    """Reads names, with indices, primes and arguments."""
+    """The part of the parser that reads names, with indices, primes and arguments."""
 
     def name(self) -> Node:
-        """Read a variable or the call of a function."""
+        """Read a variable or the call of a function, and return its tree."""
         return self.named(self.take()[1])
 
     def named(self, name: str) -> Node:
-        """Read subscripts, primes and arguments of a name."""
+        """Read the subscripts, primes and arguments after `name`, and return the tree of the variable or call."""
         if self.kind not in _ATTACHED:
             if self.kind == "num" and len(name) == 1 and not self.tokens[self.at][2] and self.ahead() in _AFTER_INDEX:
                 digits = self.tokens[self.at][1]
@@ -126,7 +126,12 @@ class Calls(BigOperators):
         return (digits if closed else ""), place + (3 if braced else 1)
 
     def applied(self, name: str, base: str | None = None) -> Node:
-        """Read the parentheses after a name: arguments, or the next factor of a product."""
+        """Read the parentheses after `name` and return a call, or the name alone if they are the next factor of a product.
+
+        Args:
+            name: the complete name.
+            base: the name without index and primes; None if it is `name`.
+        """
         base = base or name
         start = self.at
         inside = self.bracket()
@@ -157,7 +162,7 @@ class Calls(BigOperators):
         self.jump(place)
 
     def function(self) -> Node:
-        """Read a named function with its exponent, base and argument."""
+        """Read a named function with its exponent, base and argument, and return its tree."""
         name = self.take()[1]
         self.enter()
         exponent: Node | None = None
@@ -242,7 +247,10 @@ class Calls(BigOperators):
         return factors
 
     def accent(self) -> Node:
-        r"""Read `\vec{v}`, `\overline{AB}`, `\hat{x}`; `\mathbf{v}` and `\vec{v}` are plain names."""
+        r"""Read an accent such as `\vec{v}`, `\overline{AB}` or `\hat{x}`, and return the tree.
+
+        `\mathbf{v}` and `\vec{v}` become plain names.
+        """
         what = self.take()[1]
         if what == "vec" and self.kind == "{" and self.ahead() == "const" and self.ahead(2) == "}":
             self.jump(self.at + 1)
@@ -263,7 +271,7 @@ class Calls(BigOperators):
         return Call("conj" if what == "bar" and unreal else what, (node,))
 
     def shape(self) -> Node:
-        r"""Read `\angle APC` and `\triangle ABC` as names."""
+        r"""Read `\angle APC` or `\triangle ABC` and return it as a name."""
         what = self.take()[1]
         name = ""
         while self.kind in ("sym", "num") and (self.tokens[self.at][1][:1].isupper() or not name):

@@ -10,10 +10,10 @@ _STOPS = frozenset(("&", "row", "end"))
 
 
 class Environments(Cursor):
-    r"""`\begin{...}` to `\end{...}`."""
+    r"""The part of the parser that reads TeX environments, from `\begin{...}` to `\end{...}`."""
 
     def environment(self) -> Node:
-        """Read an environment."""
+        """Read a TeX environment and return its tree."""
         kind = self.take()[1]
         saved = self.bars, self.builder, self.integrals
         self.bars, self.builder, self.integrals = "", False, 0

@@ -13,10 +13,10 @@ _OPERAND_STARTS = frozenset("num sym const word unit frac sqrt func ( [ \\{ { - 
 
 
 class Lists(Cursor):
-    """Reads answers, elements and phrases."""
+    """The part of the parser that reads complete answers, the elements of lists, and phrases."""
 
     def answer(self) -> Node:
-        """Read the whole text."""
+        """Read the whole text and return its tree."""
         choice = self._choice()
         self.lettered = choice is not None
         if self.kind == "rel" and self.tokens[self.at][1] in ("=", "approx"):  # "= 5" is the end of a calculation
@@ -34,7 +34,10 @@ class Lists(Cursor):
         return Phrase((choice, whole)) if choice is not None else whole
 
     def listing(self, items: list[Node], joiner: str) -> Node:
-        r"""Return elements without brackets; a modulus at the end of `x \equiv 1, 2 \pmod 3` belongs to all of them."""
+        r"""Return the elements `items` as a list without brackets, joined by `joiner`.
+
+        A modulus at the end, as in `x \equiv 1, 2 \pmod 3`, belongs to all of them.
+        """
         items = _congruences(items)
         return Listing(tuple(items), "or" if joiner == "or" else "and" if joiner == "and" else "comma")
 
@@ -60,7 +63,11 @@ class Lists(Cursor):
         return Symbol(letter)
 
     def items(self, closers: frozenset[str]) -> tuple[list[Node], str, bool]:
-        """Read elements up to a closer."""
+        """Read elements up to a token whose kind is in `closers`.
+
+        Returns:
+            The elements, how they are joined, and whether the last token read was a separator.
+        """
         items: list[Node] = []
         joiner = "comma"
         separated = False
@@ -187,7 +194,10 @@ def _is_labelled(node: Node) -> bool:
 
 
 def is_proposition(node: Node) -> bool:
-    r"""Tell a name, or names joined by connectives, from a value or a relation, which `\lor` lists."""
+    r"""Return whether `node` is a name, or names joined by logical connectives.
+
+    For such a tree `\lor` is logical; values and relations joined by it form a list.
+    """
     if type(node) is Call:
         return node.name in _BINDS or node.name == "not" or (node.name == "conj" and type(node.args[0]) is Symbol)
     return type(node) in (Symbol, NamedSet)

@@ -30,16 +30,17 @@ class _Parser(Lists, Relations, Sums, Atoms):
 
 
 def parse(text: str, *, max_chars: int = MAX_CHARS, decimal_comma: bool = False) -> Node:
-    """Return the tree of an answer.
+    """Return the tree of the answer `text`.
 
     Args:
         text: the answer, with or without `$...$`.
-        max_chars: longer texts are refused unread.
-        decimal_comma: read a comma that would separate two numbers without a blank (`1,22`, `1000,99`) as a decimal mark.
+        max_chars: longer texts are refused without being read.
+        decimal_comma: read a comma between two numbers without a blank (`1,22`, `1000,99`) as a decimal mark, not as a
+            separator.
 
     Raises:
-        ParseError: it cannot be read; the message says what was found and where.
-        TooLarge: it is beyond the limits of length, nesting or digits.
+        ParseError: the text cannot be read; the message says what was found and where.
+        TooLarge: the text is beyond the limits of length, nesting or digits.
     """
     short = _SHORT.fullmatch(text)
     if short is not None:

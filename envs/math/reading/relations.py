@@ -13,10 +13,10 @@ _COMPARATORS = frozenset(("rel", "<", ">", "verb", "pmod"))
 
 
 class Relations(Quantities):
-    """Reads relations, down to sums with units."""
+    """The part of the parser that reads relations, and the sums with units on their sides."""
 
     def relation(self) -> Node:
-        """Read sides with comparators between them."""
+        """Read sides with comparators between them and return the relation, or the only side."""
         start = self.at
         first = self.side()
         aside = self._opens_aside()
@@ -73,7 +73,7 @@ class Relations(Quantities):
         return Call(tokens[start][1], (Symbol(inner[1]),)) if inner[0] == "sym" else None
 
     def side(self) -> Node:
-        """Read unions and ratios of sums."""
+        """Read a side of a relation (a union or a ratio of sums) and return its tree."""
         node = self.measured()
         while True:
             kind = self.kind
@@ -99,7 +99,10 @@ class Relations(Quantities):
 
 
 def congruence(sides: tuple[Node, ...], comparators: tuple[Comparator, ...]) -> Relation:
-    r"""Return a chain; the modulus of `x \equiv 1 \pmod 3` is its last side, for another modulus makes another statement."""
+    r"""Return the relation of `sides` and `comparators`.
+
+    The modulus of `x \equiv 1 \pmod 3` becomes its last side, since another modulus makes another statement.
+    """
     last = sides[-1]
     if "equiv" in comparators and type(last) is Call and last.name == "mod":
         return Relation((*sides, Call("modulus", last.args[1:])), (*comparators, "equiv"))

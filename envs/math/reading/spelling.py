@@ -45,7 +45,7 @@ _LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9.])(?<![0-9],) |(?<![A-Za-z0-9.]) (?![
 
 
 def spelled(text: str) -> str:
-    """Return the text without meaningless parts. Equal results are equal answers."""
+    """Return `text` without meaningless parts. Equal results mean equal answers."""
     text = text.strip()
     if text.isalnum() and text.isascii():
         return text
@@ -68,9 +68,9 @@ _LOST = {letter: _lost(character, letter) for character, letter in zip("\t\f\b\v
 
 
 def unescaped(text: str) -> str:
-    r"""Put back the backslash of `\text`, `\frac`, `\beta`... after a faulty decoding of escapes.
+    r"""Return `text` with the backslashes of `\text`, `\frac`, `\beta` and so on restored after a faulty decoding of escapes.
 
-    Call it before anything is stripped: what became of `\f` and `\t` is white space.
+    Call it before `text` is stripped, since a decoded `\f` or `\t` is white space.
     """
     for letter, lost in _LOST.items():
         text = lost.sub(rf"\\{letter}", text)
@@ -78,7 +78,7 @@ def unescaped(text: str) -> str:
 
 
 def mended(text: str) -> str:
-    """Repair a damaged answer or gold: doubled backslashes, a final full stop, bold."""
+    """Return the answer or gold `text` with damage repaired: doubled backslashes, a final full stop, marks of bold type."""
     if "\\\\" in text and r"\begin" not in text:  # there, a doubled backslash ends a row
         text = _DOUBLED.sub(r"\\", text)
     for _ in range(2):  # what a sentence and a control space leave behind
@@ -118,5 +118,5 @@ _LABEL = re.compile(
 
 
 def unlabelled(text: str) -> str:
-    """Return an answer without the words that announce it."""
+    """Return the answer `text` without words that introduce it."""
     return _LABEL.sub("", text.strip())

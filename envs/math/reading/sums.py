@@ -44,10 +44,10 @@ _NO_FACTORS = (Text, Phrase, Listing, Relation)
 
 
 class Sums(Degrees):
-    """Reads terms, factors and powers."""
+    """The part of the parser that reads terms, factors and powers."""
 
     def sum(self) -> Node:
-        """Read terms."""
+        """Read a sum of terms and return its tree."""
         kind = self.kind
         first = self._signed(False) if kind in _SIGNS else self.product()
         if self.kind not in _SIGNS:
@@ -76,7 +76,7 @@ class Sums(Degrees):
         return node
 
     def product(self) -> Node:
-        """Read factors."""
+        """Read a product of factors and return its tree."""
         start = self.at
         node = self.factor()
         if self.kind not in _GOES_ON or type(node) in _NO_FACTORS:
@@ -203,7 +203,7 @@ class Sums(Degrees):
         return self.ahead() in ("end", "setop", ",", ")", "\\}", "and", "or", ".", "}", "rel")
 
     def factor(self) -> Node:
-        """Read an atom with powers, primes, factorials and signs of percent or degree."""
+        """Read an atom with its powers, primes, factorials and signs of percent or degree, and return the tree."""
         node = self.atom()
         while self.kind in _ATTACHED:
             kind = self.kind
@@ -269,7 +269,7 @@ class Sums(Degrees):
         return Symbol(base.name + primes)
 
     def script(self) -> Node:
-        """Read what stands raised."""
+        """Read a superscript and return its tree."""
         self.enter()
         kind = self.kind
         if kind in ("-", "+", "±"):

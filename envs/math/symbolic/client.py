@@ -17,10 +17,10 @@ _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 def symbolic_equal(
     a: Node, b: Node, *, timeout_s: float = 5.0, memory_bytes: int = 1 << 30, spend: Callable[[float], None] | None = None
 ) -> Verdict:
-    """Ask SymPy whether two expressions or matrices have the same value.
+    """Return SymPy's verdict on whether two expressions or matrices have the same value.
 
-    `same` and `different` are proofs. No text reaches a parser. Trees beyond the limits of `wire.py`, trees that are no
-    expressions (lists, units) and comparisons that SymPy cannot settle are `unknown`.
+    `same` and `different` are proved. The verdict is `unknown` if SymPy cannot decide, if a tree is not an expression (a list,
+    a unit), or if it is beyond the limits of `wire.py`. Trees are sent, and no text reaches a parser.
 
     Args:
         a: a tree.

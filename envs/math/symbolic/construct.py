@@ -27,11 +27,11 @@ _DIRECT: dict[str, Callable[..., Any]] = {
 
 
 class Unreadable(Exception):
-    """The tree is no scalar or matrix expression, or too large to build."""
+    """The tree is not a scalar or matrix expression, or is too large to build."""
 
 
 def growth(node: Node) -> int:
-    """Return the nesting depth of factorials and powers with unknowns: 3 in `x^{x^{n!}}`."""
+    """Return how deeply factorials and powers with variables are nested in `node`: 3 in `x^{x^{n!}}`."""
     below = max(map(growth, children(node)), default=0)
     match node:
         case tree.Pow(_, exponent) if symbols(exponent):
@@ -44,8 +44,8 @@ def growth(node: Node) -> int:
 class Namer:
     """Gives every name a SymPy symbol, the same for both trees of a comparison.
 
-    A name is real, complex or a positive whole number by the conventions of the probing tier: `complex_names` and
-    `integer_names`, of which the gold comes first.
+    A name is real, complex or a positive integer by the rules of the numerical comparison (`complex_names`, `integer_names`).
+    These rules depend on which tree is the gold; it is passed first.
     """
 
     def __init__(self, gold: Node, answer: Node, domain: Domain) -> None:
@@ -71,17 +71,17 @@ class Namer:
 
 
 class Builder:
-    """Builds the expressions of one comparison."""
+    """Builds the SymPy expressions of one comparison."""
 
     def __init__(self, namer: Namer) -> None:
         self.namer = namer
         self.bound: Mapping[str, Any] = {}
 
     def build(self, node: Node) -> Any:
-        """Return the SymPy expression or matrix of a tree.
+        """Return the SymPy expression or matrix for the tree `node`.
 
         Raises:
-            Unreadable: there is none.
+            Unreadable: SymPy has none for it.
         """
         match node:
             case tree.Number(value):
@@ -254,10 +254,10 @@ _CONSTANTS = frozenset("a b c k m n p q A B C alpha beta gamma lambda mu omega p
 
 
 def dependents(parts: Iterable[Node]) -> dict[str, frozenset[str]]:
-    r"""Return the names that are functions, with their variables, according to the derivatives among the nodes.
+    r"""Return the names that derivatives among `parts` show to be functions, each with the variables it depends on.
 
-    A name that is both differentiated and differentiated by (`\frac{dy}{dx}` beside `\frac{dx}{dy}`) is a function of nothing
-    that could be named.
+    If a name is both differentiated and a variable of differentiation, as in `\frac{dy}{dx}` beside `\frac{dx}{dy}`, it gets
+    no variables.
     """
     variables_of: dict[str, frozenset[str]] = {}
     variables: set[str] = set()
@@ -277,7 +277,13 @@ def dependents(parts: Iterable[Node]) -> dict[str, frozenset[str]]:
 
 
 def hidden(body: Node, variable: str, bound: Collection[str]) -> bool:
-    """Return whether the body of a sum, integral or limit has a name that depends on the variable without saying how."""
+    """Return whether a name in `body` may depend on `variable` in a way that the tree does not show.
+
+    Args:
+        body: the body of a sum, integral or limit.
+        variable: its variable.
+        bound: names that do not count, since they are bound.
+    """
     return any(
         name != variable
         and name not in bound

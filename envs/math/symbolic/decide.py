@@ -29,7 +29,7 @@ _DIGITS, _MORE_DIGITS = 20, 45
 
 
 def decide(first: Node, second: Node) -> Verdict:
-    """Compare the values of two trees, the gold first."""
+    """Compare the values of `first`, which is the gold, and `second`, and return the verdict."""
     try:
         if max(growth(first), growth(second)) > MAX_GROWTH:
             return "unknown"
@@ -185,7 +185,7 @@ def _certainly_not_zero(difference: Any, point: dict[Any, Any]) -> bool:
 
 
 def is_zero(value: Any) -> bool:
-    """Return whether SymPy proves that an expression without floats is zero; cheap ways first."""
+    """Return whether SymPy proves that `value`, an expression without floats, is zero. Cheap methods are tried first."""
     return any(step(value) == 0 for step in _ways(value))
 
 

@@ -23,7 +23,7 @@ WARM_UP = (
 
 
 def load() -> Callable[[bytes], bytes]:
-    """Import Math-Verify, warm its caches, and return the comparison.
+    """Import Math-Verify, warm its caches, and return a function that compares two encoded trees.
 
     Raises:
         ImportError: it is not installed; the message says what to install.
@@ -67,9 +67,10 @@ def load() -> Callable[[bytes], bytes]:
 
 
 def near(gold: Any, answer: Any) -> bool:
-    """Return whether two constants agree to thirteen significant digits; True if either is no real constant.
+    """Return whether the constants `gold` and `answer` agree to thirteen significant digits.
 
-    Math-Verify takes what is nearly zero for zero, so that 1/2004! equals 1/2006!.
+    The result is True if either is not a real constant. The check is needed because Math-Verify takes tiny numbers for zero,
+    so that 1/2004! would equal 1/2006!.
     """
     if not (getattr(gold, "is_number", False) and getattr(answer, "is_number", False)):
         return True
@@ -82,7 +83,7 @@ def near(gold: Any, answer: Any) -> bool:
 
 
 def imaginary(value: Any) -> Any:
-    """Return the value with every free `i` as the imaginary unit; the parser makes it a variable, real or not by spacing."""
+    """Return `value` with every free `i` replaced by the imaginary unit. Math-Verify's parser makes `i` a variable."""
     from sympy import I
 
     units = [symbol for symbol in getattr(value, "free_symbols", ()) if symbol.name == "i"]

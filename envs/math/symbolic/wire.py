@@ -45,11 +45,11 @@ _TYPES: dict[str, type] = {kind.__name__: kind for kind in _FIELDS}
 
 
 class WireError(ValueError):
-    """The data received, or the tree to send, is no tree within the limits."""
+    """The received data is not a tree, or a tree to send is beyond the limits."""
 
 
 def dumps(*nodes: Node) -> bytes:
-    """Return the trees as JSON.
+    """Return the trees `nodes` encoded as JSON.
 
     Raises:
         WireError: a tree is beyond the limits, or has nodes that expressions cannot have: lists, words, units.
@@ -59,10 +59,10 @@ def dumps(*nodes: Node) -> bytes:
 
 
 def loads(data: bytes) -> tuple[Node, ...]:
-    """Return the trees of JSON that `dumps` made, or could have made.
+    """Return the trees in `data`, JSON in the format of `dumps`.
 
     Raises:
-        WireError: it is anything else.
+        WireError: `data` is anything else.
     """
     try:
         value = json.loads(data)

@@ -18,7 +18,7 @@ _SIMPLIFYING = "sympy.simplify.simplify"
 
 
 def load() -> Callable[[bytes], bytes]:
-    """Import SymPy, warm its caches on typical comparisons, and return the comparison of two trees.
+    """Import SymPy, warm its caches on typical comparisons, and return a function that compares two encoded trees.
 
     Raises:
         ImportError: SymPy is not installed; the message says what to install.
@@ -52,7 +52,10 @@ def _wall_up() -> None:
 
 
 def warm_up() -> Iterator[tuple[Node, Node]]:
-    """Yield pairs that exercise SymPy's common code paths: it imports and caches on first use, and forks inherit that."""
+    """Yield pairs of trees whose comparison runs SymPy's common code paths.
+
+    SymPy imports and caches on first use, and forked processes inherit the result.
+    """
     x, y, n, z, t = (Symbol(name) for name in "xynzt")
     one, two, three, six = (tree.Number(Fraction(value)) for value in (1, 2, 3, 6))
     minus = tree.Neg

@@ -11,7 +11,7 @@ Expected = Literal["accepted", "rejected", "time", "memory", "output", "runtime"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A program and its expected result. All except escapes compute twice a given number."""
+    """A program and its expected result. Every program, except attempts to escape, computes twice a given number."""
 
     name: str
     source: str

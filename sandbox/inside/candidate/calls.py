@@ -51,12 +51,12 @@ _exit, _fstat, _pread = os._exit, os.fstat, os.pread
 
 
 def run_program(path: str, args: Sequence[str] = (), prelude: bool = False) -> NoReturn:
-    """Run the file as `python3 path *args` would, in this freshly forked process, and end the process.
+    """Run the file at `path` as `python3 path *args` would, in this freshly forked process, and end the process.
 
     Args:
-        path: path of the file.
+        path: path of the program.
         args: arguments of the program.
-        prelude: whether it finds the names that judges provide.
+        prelude: whether the program may use the names in `prelude_names` without importing them.
     """
     code = 1
     try:
@@ -79,7 +79,13 @@ def _run(path: str, args: Sequence[str], prelude: bool) -> int:
 
 
 def serve_calls(path: str, fd: int = 3, prelude: bool = False) -> NoReturn:
-    """Load the file as a module and answer requests on the channel until it closes; then end the process."""
+    """Load the file at `path` as a module and answer requests on the channel until it closes; then end the process.
+
+    Args:
+        path: path of the program.
+        fd: descriptor of the channel.
+        prelude: whether the program may use the names in `prelude_names` without importing them.
+    """
     try:
         _serve(path, fd, prelude)
     finally:
@@ -132,7 +138,7 @@ def _serve(path: str, fd: int, prelude: bool) -> NoReturn:
 
 
 class Server:
-    """Answers requests about one program: looks up names, calls functions, describes objects."""
+    """Answers the requests about one loaded program: looks up names, calls functions, describes objects."""
 
     def __init__(self, namespace: dict[str, Any], provided: dict[str, Any], fd: int = -1) -> None:
         self.fd = fd
@@ -159,7 +165,7 @@ class Server:
         return names[:10_000]
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """Describe its first functions in advance, which saves a request for each."""
+        """Return descriptions of the program's first functions, so that looking these up later needs no request."""
         described: dict[str, dict[str, Any]] = {}
         for name, value in self.namespace.items():
             if type(value) is _FUNCTION and type(name) is str and self.owns(name):
@@ -169,19 +175,23 @@ class Server:
         return described
 
     def owns(self, name: str) -> bool:
-        """Return whether a global name is defined by the program itself."""
+        """Return whether the program itself defines the global `name`."""
         value = self.namespace[name]
         if name[:2] == "__" or type(value) is _MODULE:
             return False
         return not (name in self.provided and self.provided[name] is value)
 
     def is_from_elsewhere(self, name: str) -> bool:
-        """Return whether a global name is imported or provided by the prelude."""
+        """Return whether the global `name` is imported or comes from the prelude."""
         value = self.namespace[name]
         return not self.owns(name) or getattr(value, "__module__", MODULE) != MODULE
 
     def find(self, name: str) -> Any:
-        """Return the program's function, class or value of that name."""
+        """Return the program's function, class or value called `name`, or that method of a `Solution` object.
+
+        Raises:
+            NameError: the program defines no such name.
+        """
         solution = self.namespace.get("Solution")
         if isinstance(solution, type) and hasattr(solution, name):
             if name not in self.namespace or self.is_from_elsewhere(name):
@@ -191,7 +201,7 @@ class Server:
         raise NameError(f"name {name!r} is not defined")
 
     def reply(self, fd: int, request: dict[str, Any]) -> None:
-        """Answer one request."""
+        """Perform `request` and send the answer over the descriptor `fd`."""
         answer: dict[str, Any] = {"id": request["id"]}
         hold = self.objects.encode if request.get("handles") else None
         self.open_requests += 1
@@ -225,14 +235,14 @@ class Server:
             frames.send(fd, {"id": request["id"], "cannot": str(error), "changed": [], "out": ""})
 
     def changed_arguments(self) -> list[list[Any]]:
-        """Encode the arguments that a session's call has changed, each with its position or name."""
+        """Encode the arguments that the last call of a session has changed, each with its position or name."""
         try:
             return [[place, now] for place, before, value in self.arguments if (now := encode(value)) != before]
         except BaseException:  # the program has put something into one of them that cannot cross
             return []
 
     def given(self, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Decode the arguments of a request, and apply the test's changes to shared containers."""
+        """Decode the positional and keyword arguments of `request`, and apply the test's changes to shared containers."""
         count, names = len(request.get("args", ())), list(request.get("kwargs", {}))
         data = [*request.get("args", ()), *request.get("kwargs", {}).values()]
         if not request.get("handles"):
@@ -245,7 +255,15 @@ class Server:
         return values[:count], dict(zip(names, values[count:], strict=True))
 
     def answer(self, results: list[Any], request: dict[str, Any], hold: Any) -> tuple[dict[str, Any], list[Any]]:
-        """Encode the result in the list as the request wants it. Returns the answer's fields, and the containers in the result.
+        """Encode the single item of `results` in the way that `request` asks for.
+
+        Args:
+            results: a list with the result as its only item.
+            request: the request that produced the result.
+            hold: encodes objects as handles; None in a session.
+
+        Returns:
+            The fields of the answer, and the containers in the result.
 
         Raises:
             CannotCross: the result cannot be encoded.
@@ -268,7 +286,10 @@ class Server:
         return {"value": value}, containers
 
     def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], *, awaited: bool = False) -> Any:
-        """Call a function of the test, and await it if `awaited`; the test may send requests meanwhile."""
+        """Call function `number` of the test with `args` and `kwargs`, and return its result.
+
+        The test may send requests meanwhile. If `awaited`, the test awaits the function's result.
+        """
         with self.calling_back:
             return self._call_back(number, args, kwargs, awaited)
 
@@ -295,14 +316,14 @@ class Server:
             return values[0]
 
     def states(self, request: dict[str, Any]) -> list[list[Any]]:
-        """Return the states of the request's object and of the objects among its arguments."""
+        """Return the states of the object of `request` and of the objects among its arguments, each preceded by its number."""
         given = [data["h"] for data in request.get("args", ()) if type(data) is dict and type(data.get("h")) is int]
         if "h" in request and request.get("op") in _CHANGING:
             given.append(request["h"])
         return [[number, self.objects.state(self.objects.held[number])] for number in given]
 
     def perform(self, request: dict[str, Any]) -> Any:
-        """Perform a request and return its result."""
+        """Perform the operation that `request` describes and return its result."""
         args, kwargs = self.given(request)
         if "get" in request:
             return self.find(request["get"])
@@ -316,7 +337,7 @@ class Server:
         return self.find(request["call"])(*args, **kwargs)
 
     def run(self, coroutine: Any) -> Any:
-        """Run a coroutine and return its result. All coroutines of a program share one event loop, as in an async test."""
+        """Run `coroutine` and return its result. All coroutines of a program share one event loop, as in an async test."""
         if self.loop is None:
             import asyncio
 
@@ -325,7 +346,7 @@ class Server:
         return self.loop.run_until_complete(coroutine if type(coroutine) is _AWAITED[0] else _awaited(coroutine))
 
     def printed(self) -> str:
-        """Return what was printed since the last call, if standard output is a file."""
+        """Return the text printed since the last call if standard output is a regular file, else an empty string."""
         try:
             if sys.stdout is not None:
                 sys.stdout.flush()

@@ -20,12 +20,12 @@ _BUILTIN = {
 
 
 def describe_exception(error: BaseException, hold: Callable[..., Any] | None = None, depth: int = 0) -> dict[str, Any]:
-    """Describe an exception as plain data: class names, message, and those arguments and attributes that can cross.
+    """Describe `error` as plain data: class names, message, and the arguments and attributes that can be encoded.
 
     Args:
         error: the exception.
-        hold: encodes objects among its arguments and attributes.
-        depth: position in the chain of causes.
+        hold: encodes objects among its arguments and attributes; see `encode`.
+        depth: position in the chain of causes; causes are included up to `MOST_CAUSES`.
     """
     mro, own = bases(type(error))
     described: dict[str, Any] = {"type": str(type(error).__name__)[:200], "mro": mro, "own": own, "args": []}
@@ -47,21 +47,21 @@ def describe_exception(error: BaseException, hold: Callable[..., Any] | None = N
 
 
 def bases(kind: type) -> tuple[list[str], list[str]]:
-    """Return the names of the built-in bases and of the other ones, nearest first."""
+    """Return the names of the built-in classes and of all other classes in the MRO of `kind`, nearest first."""
     bases = [(str(base.__name__)[:200], base) for base in type.__dict__["__mro__"].__get__(kind)[:-1]]
     own = [_qualified(name, base) for name, base in bases if _BUILTIN.get(name) is not base]
     return [name for name, base in bases if _BUILTIN.get(name) is base], own[:50]
 
 
 def unique_name(name: str, kind: type) -> str:
-    """Return a name that no other class has here: the second class named `Empty` is `Empty#2`."""
+    """Return `name`, made unique among the classes of this process: the second class named `Empty` is `Empty#2`."""
     alike = _NAMED.setdefault(name := name.replace(".", "_").replace("#", "_"), {})
     place, _ = alike.setdefault(id(kind), (len(alike), kind))
     return f"{name}#{place + 1}" if place else name
 
 
 def plain_name(name: str) -> str:
-    """Return the plain class name of a unique or qualified name."""
+    """Return the plain class name in `name`, without its module and without the `#2` that `unique_name` adds."""
     return name.rpartition(".")[2].partition("#")[0]
 
 
@@ -77,7 +77,10 @@ def _qualified(name: str, kind: type) -> str:
 
 
 def rebuild_exception(answer: dict[str, Any]) -> Any:
-    """Rebuild the exception that a function of the test raised: with the same class names, and its number in the test."""
+    """Rebuild the exception that a function of the test raised, from its description `answer`.
+
+    The exception has the same class names, the same message, and in `raised_by_test` its number in the test's process.
+    """
     names = answer["mro"]
     built_in = next((name for name in names if name in _BUILTIN), "Exception")
     kind = _BUILTIN[built_in]

@@ -19,7 +19,10 @@ _BASES = ("abc", "builtins", "enum", "typing", "unittest.mock")
 
 
 def is_exported(value: Any, module: str) -> bool:
-    """Return whether an object crosses by number: its class is the test's or a mock, and it is not plain data."""
+    """Return whether `value` is sent to the candidate by reference instead of as data.
+
+    This is so if its class is a mock or defined in `module`, the test's module, and is not a plain data type.
+    """
     kind = type(value)
     if kind is object:
         return True
@@ -28,13 +31,13 @@ def is_exported(value: Any, module: str) -> bool:
 
 
 def special(kind: type) -> list[str]:
-    """Return the special methods that a class of the test defines, without those of `object`."""
+    """Return the special methods that `kind`, a class of the test, defines, without those inherited from `object`."""
     names = [*special_methods.of(kind), *_TEXTS]
     return [name for name in names if getattr(kind, name) is not getattr(object, name, None)]
 
 
 class ExportedObject:
-    """Wraps an object of the test and performs the candidate's operations on it. Called like a function of the test."""
+    """Wraps an object of the test and performs the candidate's operations on it. The candidate calls it like a function."""
 
     __slots__ = ("value",)
 
@@ -63,11 +66,11 @@ class ExportedObject:
 
 
 def make_stub(ask: Callable[..., Any], description: dict[str, Any]) -> Any:
-    """Make the stub that the candidate gets for an object of the test.
+    """Make the stub that represents an object of the test in the candidate's process.
 
     Args:
         ask: calls the object's `ExportedObject` in the test's process.
-        description: the class name, docstring and special methods of the object.
+        description: the class name (`name`), docstring (`doc`) and special methods (`special`) of the object.
     """
 
     def method(name: str) -> Callable[..., Any]:

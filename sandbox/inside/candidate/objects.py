@@ -62,7 +62,7 @@ async def _awaited(value: Any) -> Any:
 
 
 class ObjectTable:
-    """The objects that the test holds by number, and stubs for what the test exported."""
+    """The candidate's objects that the test refers to by number, and stubs for the objects that the test exported."""
 
     def __init__(self, module: str, call_back: Callable[..., Any] | None = None) -> None:
         self.call_back: Any = call_back
@@ -81,7 +81,14 @@ class ObjectTable:
         """Number of an iterator -> exception that it raised after items that were already taken."""
 
     def encode(self, value: Any, to: Encoder, plain: Callable[[Encoder, Any, int], Any] | None, depth: int) -> Any:
-        """Encode an object: its handle, and its plain value if its class derives from a built-in type."""
+        """Encode `value`, which is not exactly of a plain type: its handle, and its plain value if its class derives from one.
+
+        Args:
+            value: the object.
+            to: the encoder in use.
+            plain: encodes the built-in base type of the object's class; None if there is none.
+            depth: nesting depth of the object in the encoded value.
+        """
         if plain is None:
             number = self.stub_numbers.get(id(value))
             return {"h": self.handle(value) if number is None else {"exported": number}}
@@ -97,10 +104,10 @@ class ObjectTable:
         return {"v": [plain(to, value, depth + 1), self.handle(value)]}
 
     def take(self, number: int, count: int) -> tuple[list[Any], bool]:
-        """Return the next items of an iterator, at most `count`, and whether it has ended.
+        """Return at most `count` next items of iterator `number`, and whether the iterator has ended.
 
         Raises:
-            BaseException: what the iterator raises, after all items before it were taken.
+            BaseException: the iterator raised it, and all items before it were taken.
         """
         failed = self._failed.pop(number, None)
         if failed is not None:
@@ -119,12 +126,16 @@ class ObjectTable:
         return taken, False
 
     def instance(self, value: Any) -> Any:
-        """Encode an object that the test has made: always by handle, even if its class derives from a plain type."""
+        """Encode `value`, an object that the test constructed: as a handle, even if its class derives from a plain type."""
         exact = type(value) in PLAIN or value is None or id(value) in self.stub_numbers
         return encode(value, self.encode) if exact else {"h": self.handle(value)}
 
     def number(self, value: Any) -> int:
-        """Return the number of an object, assigning one if needed."""
+        """Return the number of the object `value`, assigning one if it has none.
+
+        Raises:
+            CannotCross: too many objects have numbers.
+        """
         number = self.numbers.get(id(value))
         if number is None:
             if len(self.held) >= _MOST_HANDLES:
@@ -134,7 +145,7 @@ class ObjectTable:
         return number
 
     def handle(self, value: Any) -> list[Any]:
-        """Return the handle of an object: number, class names, special methods, and present state."""
+        """Return the handle of the object `value`: number, class names, special methods, and present state."""
         kind = type(value)
         special = self._special.get(kind)
         if special is None:
@@ -142,7 +153,7 @@ class ObjectTable:
         return [self.number(value), _names(kind), special, self.state(value)]
 
     def state(self, value: Any) -> Any:
-        """Encode the attributes of an object; None if it has none, too many, or some that cannot cross."""
+        """Return the attributes of `value`, encoded; None if it has none, too many, or one that cannot be encoded."""
         if isinstance(value, type) or id(value) in self._inside or len(self._inside) >= _STATE_DEPTH:
             return None
         attributes = _attributes(value)
@@ -164,7 +175,12 @@ class ObjectTable:
             self._left = to.nodes
 
     def describe(self, value: Any, hold: bool) -> dict[str, Any]:
-        """Describe a function or class that the test looked up by name."""
+        """Return a description of `value`, a function or class that the test looked up by name.
+
+        Args:
+            value: the function or class.
+            hold: whether to include a handle, so that the test can refer to the object.
+        """
         description: dict[str, Any] = {"kind": "function", "doc": _doc(value), "async": False}
         if hold:
             description["h"] = self.handle(value)
@@ -184,7 +200,7 @@ class ObjectTable:
         return description
 
     def get(self, description: Any, plain: Any = None, *_: Any) -> Any:
-        """Return the object of a handle; for a function or object of the test, its stub."""
+        """Return the object for the handle `description`; for a function or object of the test, its stub."""
         if plain is iter:
             return self._going_on(*description)
         if type(description) is not dict:
@@ -209,7 +225,14 @@ class ObjectTable:
                 return
 
     def perform(self, op: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Perform an operation on an object."""
+        """Perform the operation `op` on object `number` and return its result.
+
+        Args:
+            op: the name of the operation, a key of `_OPERATIONS`, `derive` or `steps`.
+            number: the object's number.
+            args: positional arguments of the operation.
+            kwargs: keyword arguments of the operation.
+        """
         if op == "derive":
             name, members, others = args
             return self.derive(self.held[number], name, members, others, kwargs)
@@ -218,7 +241,15 @@ class ObjectTable:
         return _OPERATIONS[op](self.held[number], *args, **kwargs)
 
     def derive(self, base: type, name: str, members: dict[str, list[Any]], others: list[type], options: dict[str, Any]) -> int:
-        """Make the counterpart of a class that the test derives from one of the program's. Returns its number."""
+        """Make the program's counterpart of a class that the test derives from class `base` of the program. Returns its number.
+
+        Args:
+            base: the program's class.
+            name: name of the test's class.
+            members: what the test's class defines: name -> kind (such as `function`) and the functions or the value.
+            others: further base classes that belong to the program.
+            options: keyword arguments of the class statement.
+        """
         body: dict[str, Any] = {"__module__": self._module}
         for key, (how, *parts) in members.items():
             if how == "function":

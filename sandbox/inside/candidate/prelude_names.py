@@ -45,10 +45,10 @@ PLACES = {name: (name, "") for name in MODULES} | {
 
 
 def find(name: str) -> Any:
-    """Return the module or object that judges provide under a name.
+    """Return the module or object that online judges provide under `name` without an import.
 
     Raises:
-        LookupError: they provide none.
+        LookupError: judges provide nothing under that name.
     """
     try:
         module, attribute = PLACES[name]
@@ -59,7 +59,7 @@ def find(name: str) -> Any:
 
 
 def provide(code: CodeType, namespace: dict[str, Any]) -> dict[str, Any]:
-    """Add those of these names that the code uses to its namespace. Returns the added ones."""
+    """Add to `namespace` the names of the prelude that `code` uses, each with its object. Returns the added items."""
     provided, known = {}, vars(builtins)
     for name in used(code):
         if name in PLACES and name not in known:
@@ -72,7 +72,7 @@ def provide(code: CodeType, namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def used(code: CodeType) -> set[str]:
-    """Return all names that the code and its functions use, as globals or attributes."""
+    """Return all names that `code` and its functions use, as globals or as attributes."""
     names: set[str] = set()
     todo = [code]
     kind = type(code)
@@ -84,7 +84,7 @@ def used(code: CodeType) -> set[str]:
 
 
 def stored(code: CodeType) -> set[str]:
-    """Return the names that a module's code assigns."""
+    """Return the global names that `code`, the code of a module, assigns."""
     import dis
 
     return {step.argval for step in dis.get_instructions(code) if step.opname in ("STORE_NAME", "STORE_GLOBAL", "IMPORT_STAR")}

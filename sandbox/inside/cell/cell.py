@@ -30,7 +30,12 @@ _MOST_FDS = 250
 
 
 def main(config: Mapping[str, Any], socket_fd: int) -> None:
-    """Build the walls, report readiness, and serve runs until the socket closes."""
+    """Isolate this process, report over `socket_fd` that it is ready, and serve runs until the socket closes.
+
+    Args:
+        config: configuration of the isolation and the runs, see `inside.walls.build.build_walls`.
+        socket_fd: descriptor of the socket to the supervisor.
+    """
     sock = _socket.socket(fileno=socket_fd)
     os.umask(0o022)
     # A cell under bubblewrap joins its control group only when it is ready, and must not fork before.

@@ -38,7 +38,13 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 
 
 def main(config: Mapping[str, Any], source: int, sink: int) -> None:
-    """Report readiness and serve runs until the stream ends."""
+    """Report over the stream that this process is ready, and serve runs until the stream ends.
+
+    Args:
+        config: configuration of the cell.
+        source: descriptor from which frames are read.
+        sink: descriptor to which frames are written.
+    """
     relay = Relay(fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 100), fcntl.fcntl(sink, fcntl.F_DUPFD_CLOEXEC, 100))
     try:
         null = os.open(os.devnull, os.O_RDWR)
@@ -62,12 +68,13 @@ def main(config: Mapping[str, Any], source: int, sink: int) -> None:
 
 
 class Cell:
-    """Runs one program at a time.
+    """The process in a container that runs one program at a time.
 
     Args:
         relay: the stream to the supervisor.
         run_dir: directory of one run's files.
-        chosen: packages that programs may import: `names`, whether `all_there`, and `place`, an empty folder for links.
+        chosen: the packages that programs may import: `names`, `all_there` (whether every one must be installed), and `place`,
+            an empty folder for links.
 
     Raises:
         OSError: the container lacks something that the back end relies on.
@@ -111,11 +118,11 @@ class Cell:
             self.lacks["memory_kills"] = "the container does not see its memory cgroup's counters"
 
     def fork_ahead(self) -> None:
-        """Fork the process of the next run. The buffers have been wiped."""
+        """Fork the process of the next run in advance. The buffers must have been wiped before."""
         self._forker.fork_ahead()
 
     def run(self, header: dict[str, Any]) -> None:
-        """Serve one run, from its header to its report."""
+        """Serve one run: read what follows its `header`, run the program, relay its output and send the report."""
         oom_before = self._oom_kills()
         parts = [(name, self._receive_part(size)) for name, size in header["parts"]]
         outlets = RunOutputs(self._relay, header["channels"], self._forker.kill)
@@ -181,7 +188,7 @@ class Cell:
         return all([folders.empty(place) for place in self._writable]) and self.own_state() == self.state
 
     def own_state(self) -> object:
-        """Return the state of this process that a program of the same user can change from outside."""
+        """Return those attributes of this process that a program of the same user could change from outside."""
         limits = [resource.getrlimit(kind) for kind in _RLIMITS]
         links = None if self.walls.landlock_fd is not None else _links(self._packages)  # Landlock protects them
         return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getaffinity(0), links

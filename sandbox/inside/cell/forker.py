@@ -21,11 +21,11 @@ from verigym.sandbox.inside.walls.privileges import apply_landlock, drop_privile
 
 
 class ForkFailed(OSError):
-    """No process could be forked, so there is none to wait for."""
+    """No process could be forked for a run, so `finish` must not be called."""
 
 
 class RunEnd(NamedTuple):
-    """How the first process of a run ended, and the resources that the run used."""
+    """The exit status of a run's first process, and the resources that the run used."""
 
     status: int
     """Exit status as returned by `wait`."""
@@ -39,7 +39,7 @@ class RunEnd(NamedTuple):
     """Core of the next fork, if it has changed; else -1."""
 
     def report(self) -> dict[str, Any]:
-        """Return the report that is sent to the supervisor."""
+        """Return how the run ended as a dictionary, which is sent to the supervisor."""
         code = os.waitstatus_to_exitcode(self.status)
         return {
             "exit": code if code >= 0 else None,
@@ -54,7 +54,7 @@ NEVER_STARTED = RunEnd(prefork.SETUP_FAILED << 8, 0, 0)
 
 
 class RunStarter(Protocol):
-    """Interface through which a cell starts its runs, one at a time."""
+    """Interface for starting runs, one at a time, each in a process that is forked in advance."""
 
     walls: Walls
 
@@ -64,13 +64,18 @@ class RunStarter(Protocol):
     def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
         """Send the waiting process the specification of its run.
 
+        Args:
+            spec: the specification, encoded by `runs.start`.
+            fds: descriptors of the run.
+            note_fd: descriptor to which the process writes why its setup failed.
+
         Raises:
             ForkFailed: there is no process.
             OSError: the process is gone; `finish` must still be called.
         """
 
     def set_core(self, number: int) -> None:
-        """Fork on that core from now on; -1 keeps the present one."""
+        """Fork on core `number` from now on; -1 changes nothing."""
 
     @property
     def watcher(self) -> int:
@@ -78,26 +83,26 @@ class RunStarter(Protocol):
 
     @property
     def lifeline(self) -> int:
-        """A descriptor that hangs up when no more runs can be started; -1 if that would end the cell too."""
+        """A descriptor that hangs up when no more runs can be started; -1 if this process would have ended by then."""
 
     def kill(self) -> None:
         """Kill the run."""
 
     def signal(self, number: int) -> None:
-        """Send every process of the run a signal: SIGSTOP, or SIGCONT."""
+        """Send the signal `number`, SIGSTOP or SIGCONT, to every process of the run."""
 
     def finish(self) -> RunEnd:
-        """Wait for the run's first process and make sure that no other process of the run is left."""
+        """Wait for the run's first process, end all other processes of the run, and return how the run ended."""
 
     def shut_down(self) -> None:
-        """Clean up before the cell ends: processes and files that would outlive it."""
+        """Remove the processes and files that would otherwise outlive this process. Called before it ends."""
 
 
 class Forker:
-    """Starts runs as children of this process, which keeps its privileges; each child drops them.
+    """Starts runs as children of this process. It keeps its privileges; each child drops them.
 
     Args:
-        walls: their isolation.
+        walls: the isolation of the children.
         become: called in a child with the specification of its run.
         first: called in a child before anything else.
     """
@@ -127,7 +132,7 @@ class Forker:
             self._sock, self.pid = fork(self._become, self._confine)
 
     def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
-        """Send it the specification; see `RunStarter`."""
+        """Send the waiting process the specification `spec` of its run; see `RunStarter`."""
         try:
             self.fork_ahead()
         except OSError as error:
@@ -142,18 +147,18 @@ class Forker:
             sock.close()
 
     def set_core(self, number: int) -> None:
-        """Does nothing: this process is not pinned."""
+        """Do nothing with `number`, since this process is not pinned to a core."""
 
     @property
     def watcher(self) -> int:
-        """The pidfd of the run's first process."""
+        """The pidfd of the run's first process, which becomes readable when the process ends."""
         if self._watcher is None:
             self._watcher = os.pidfd_open(self.pid)
         return self._watcher
 
     @property
     def lifeline(self) -> int:
-        """-1: runs can be started as long as the cell lives."""
+        """Always -1: runs can be started as long as this process lives."""
         return -1
 
     def kill(self) -> None:
@@ -161,11 +166,11 @@ class Forker:
         signal_all(self.walls)
 
     def signal(self, number: int) -> None:
-        """Send every process of the run a signal."""
+        """Send the signal `number` to every process of the run."""
         signal_all(self.walls, number)
 
     def finish(self) -> RunEnd:
-        """Wait for the run's first process, kill and reap all others."""
+        """Wait for the run's first process, kill and reap all others, and return how the run ended."""
         ending = end(self.walls, self.pid, self._used)
         if self._watcher is not None:
             os.close(self._watcher)
@@ -174,7 +179,7 @@ class Forker:
         return ending
 
     def shut_down(self) -> None:
-        """Kill the run and remove its files, unless they end with this process's namespaces."""
+        """Kill the run and remove its files, unless both vanish anyway with the namespaces of this process."""
         if not self.walls.owns_all:
             reap(self.walls)
             scratch = os.path.dirname(self.walls.run_dir)
@@ -184,7 +189,12 @@ class Forker:
 
 
 def fork(become: prefork.Become, confine: Callable[[], None] | None = None) -> tuple[_socket.socket, int]:
-    """Fork a process that waits for a specification; returns the socket to it, and its pid."""
+    """Fork a process that waits for the specification of a run. Returns the socket to the process, and its pid.
+
+    Args:
+        become: called in the new process with the specification.
+        confine: called in the new process before it waits.
+    """
     parent_end, child_end = _socket.socketpair()
     pid = os.fork()
     if not pid:
@@ -198,26 +208,32 @@ def fork(become: prefork.Become, confine: Callable[[], None] | None = None) -> t
 
 
 def collect_sockets() -> None:
-    """Make the kernel collect sockets that refer to each other in unread messages, which it does when a socket is closed."""
+    """Make the kernel collect sockets that refer to each other in unread messages; it does so when any socket is closed."""
     for sock in _socket.socketpair():
         sock.close()
 
 
 def used() -> int:
-    """CPU time in microseconds of all children waited for so far."""
+    """Return the CPU time, in microseconds, of all children waited for so far."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return round((usage.ru_utime + usage.ru_stime) * 1e6)
 
 
 def end(walls: Walls, pid: int, used_before: int) -> RunEnd:
-    """Wait for a child, kill and reap all others."""
+    """Wait for the run's first process, kill and reap all others, and return how the run ended.
+
+    Args:
+        walls: the isolation of the run.
+        pid: the first process.
+        used_before: the value of `used()` before the run, in microseconds.
+    """
     _, status, usage = os.wait4(pid, 0)
     reap(walls)
     return RunEnd(status, used() - used_before, usage.ru_maxrss)
 
 
 def reap(walls: Walls) -> None:
-    """Kill and reap children until none is left."""
+    """Kill and reap the run's processes, which `walls` isolates, until none is left."""
     while True:
         signal_all(walls)
         try:
@@ -228,7 +244,7 @@ def reap(walls: Walls) -> None:
 
 
 def signal_all(walls: Walls, number: int = signal.SIGKILL) -> None:
-    """Send every process of the run a signal; by default kill them."""
+    """Send the signal `number` to every process of the run that `walls` isolates."""
     if walls.owns_all:
         # Atomic, even against fork bombs: a process with a pending signal cannot fork.
         with contextlib.suppress(ProcessLookupError):

@@ -23,7 +23,13 @@ Become = Callable[[bytes, Sequence[int], int], None]
 
 
 def send_spec(sock: _socket.socket, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
-    """Send the specification and descriptors to the process at the other end of `sock`.
+    """Send the specification `spec` of a run and its descriptors to the process at the other end of `sock`.
+
+    Args:
+        sock: the socket to the waiting process.
+        spec: the specification.
+        fds: descriptors of the run.
+        note_fd: descriptor to which the process writes why its setup failed.
 
     Raises:
         OSError: the process is gone.
@@ -35,7 +41,7 @@ def send_spec(sock: _socket.socket, spec: bytes, fds: Sequence[int], note_fd: in
 
 
 def wait(sock: _socket.socket, become: Become, confine: Callable[[], None] | None = None) -> None:
-    """In the new process: confine it, wait for the specification, and become the run."""
+    """In a freshly forked process: call `confine`, wait on `sock` for the specification of a run, and call `become` with it."""
     failed: BaseException | None = None
     try:
         os.setsid()
@@ -57,7 +63,10 @@ def wait(sock: _socket.socket, become: Become, confine: Callable[[], None] | Non
 
 
 def receive_spec(sock: _socket.socket) -> tuple[bytes, list[int]]:
-    """Return the specification and descriptors from `send_spec`; ends the process if the other end is closed."""
+    """Return the specification and the descriptors that `send_spec` sent.
+
+    Ends the process if the other end of `sock` is closed.
+    """
     data, fds = fd_passing.receive(sock, _CHUNK, _MOST_FDS)
     while len(data) < _SIZE or len(data) < _SIZE + int.from_bytes(data[:_SIZE], "big"):
         part = sock.recv(_CHUNK)
@@ -68,5 +77,5 @@ def receive_spec(sock: _socket.socket) -> tuple[bytes, list[int]]:
 
 
 def note(text: str) -> bytes:
-    """Encode the reason of a failed setup for the run's report."""
+    """Encode `text`, the reason of a failed setup, for the run's report."""
     return _NOTE + text.encode("utf-8", "replace")[:400]

@@ -34,7 +34,7 @@ ON_CREDIT = (STDOUT, STDERR, CHANNEL, FILE)
 
 
 class Relay:
-    """Sends and receives frames through buffers that can be wiped."""
+    """Sends and receives frames through buffers that can be overwritten with zeros."""
 
     def __init__(self, source: int, sink: int) -> None:
         self.source = source
@@ -51,7 +51,7 @@ class Relay:
         return self._out[self._held + HEADER.size :][:BODY]
 
     def receive(self) -> tuple[int, memoryview]:
-        """Return the next frame; its body is valid until the next call."""
+        """Return the kind and the body of the next frame; the body is valid until the next call."""
         head = bytearray(HEADER.size)
         self._fill(memoryview(head))
         kind, length = HEADER.unpack(head)
@@ -60,7 +60,7 @@ class Relay:
         return kind, body
 
     def receive_payload(self, size: int) -> bytes:
-        """Return the next `size` bytes of payload. For headers only: it makes a copy that cannot be wiped."""
+        """Return the next `size` bytes of payload. Use it for headers only, since it makes a copy that cannot be wiped."""
         data = bytearray()
         while len(data) < size:
             kind, body = self.receive()
@@ -76,7 +76,10 @@ class Relay:
             view = view[count:]
 
     def send(self, kind: int, length: int, *, hold: bool = False) -> None:
-        """Send a frame with the content of `body`, or hold it back to join the next one, since every write wakes the daemon."""
+        """Send a frame of `kind` with the first `length` bytes of `body`.
+
+        With `hold`, the frame waits to be sent together with the next one, since every write wakes the daemon.
+        """
         HEADER.pack_into(self._out, self._held, kind, length)
         self._held += HEADER.size + length
         if kind in ON_CREDIT:
@@ -85,7 +88,7 @@ class Relay:
             self.flush()
 
     def flush(self) -> None:
-        """Send the held frames."""
+        """Send the frames that `send` held back."""
         rest, self._held = self._out[: self._held], 0
         try:
             while rest:
@@ -94,7 +97,7 @@ class Relay:
             os._exit(0)
 
     def send_json(self, kind: int, value: Mapping[str, Any]) -> None:
-        """Send a frame of JSON."""
+        """Send a frame of `kind` that contains `value` as JSON."""
         data = json.dumps(value).encode()[:BODY]
         self.body[: len(data)] = data
         self.send(kind, len(data))
@@ -107,7 +110,7 @@ class Relay:
 
 
 class Channel:
-    """The cell's end of one channel to the program."""
+    """The container's end of one channel between the supervisor and the program."""
 
     def __init__(self, index: int, sock: socket.socket, relay: Relay) -> None:
         self.index, self.sock, self._relay = index, sock, relay
@@ -117,13 +120,16 @@ class Channel:
         self._shut = False
 
     def write(self, data: memoryview) -> None:
-        """Pass bytes on, buffering what the program does not read yet, which never exceeds the credit."""
+        """Pass `data` to the program.
+
+        Bytes that the program does not read yet are buffered, and never exceed the channel's credit.
+        """
         self._buffer[self.pending : self.pending + len(data)] = data
         self.pending += len(data)
         self.flush()
 
     def flush(self) -> None:
-        """Pass on as much of the buffer as the program's socket accepts."""
+        """Pass as much of the buffer to the program as its socket accepts."""
         sent = 0
         try:
             sent = self.sock.send(self._buffer[: self.pending])
@@ -141,7 +147,7 @@ class Channel:
             self.shut()
 
     def shut(self) -> None:
-        """Close the direction to the program, once the buffer is empty."""
+        """Close the direction to the program as soon as the buffer is empty."""
         self._shut = True
         if not self.pending:
             with contextlib.suppress(OSError):

@@ -25,8 +25,8 @@ _AT_ONCE = 1 << 30
 class RunDir:
     """The directory for the files of successive runs.
 
-    If it is a tmpfs whose root directory runs cannot write to, it stays mounted while it looks unused.
-    Unmounting waits until every core has entered the kernel, which takes milliseconds on busy machines.
+    A tmpfs whose root directory runs cannot write to stays mounted from run to run as long as it looks unused. Unmounting
+    waits until every core has entered the kernel, which takes milliseconds on busy machines.
     """
 
     def __init__(self, walls: Walls) -> None:
@@ -45,7 +45,12 @@ class RunDir:
             os.chmod(walls.run_dir, 0o755)  # runs may pass through it; it stays ours
 
     def create(self, limits: Mapping[str, Any], files: Mapping[str, int], executable: str | None) -> None:
-        """Create the folders of a run and its files, which are copied from descriptors.
+        """Create the folders of a run and its files.
+
+        Args:
+            limits: the run's resource limits.
+            files: relative path -> descriptor from which the file's content is copied.
+            executable: the path among `files` that is made executable; None for none.
 
         Raises:
             OSError: the file system is full, or a path leads out of the work folder.
@@ -134,7 +139,7 @@ class RunDir:
             os.close(out)
 
     def unnamed(self) -> int:
-        """Create an unnamed regular file, from which output can be read back.
+        """Create a regular file without a name, for output that is read back later, and return its descriptor.
 
         Raises:
             OSError: the file system is full.
@@ -147,7 +152,11 @@ class RunDir:
         return fd
 
     def collect(self, path: str, limit: int) -> int | None:
-        """Open a regular file that the run left, without following links. Returns a descriptor, or None."""
+        """Open the regular file at `path` that the run left, without following links.
+
+        Returns:
+            A descriptor, or None if there is no regular file at `path` or it is larger than `limit` bytes.
+        """
         try:
             folder = os.open(self._work_dir, _FOLDER)
         except OSError:  # the run has removed or replaced it
@@ -172,7 +181,7 @@ class RunDir:
             os.close(folder)
 
     def clean(self) -> bool:
-        """Remove the run's files. Returns whether nothing is left."""
+        """Remove the files of the last run. Returns whether nothing is left."""
         emptied = self._empty_quickly() or empty(self._run_dir)
         if not self._walls.mounts:
             return emptied

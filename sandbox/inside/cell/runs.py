@@ -40,7 +40,14 @@ ENVIRONMENT = {
 
 
 def start(starter: RunStarter, place: run_dir.RunDir, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> bool:
-    """Start the run; `header["fds"]` names the role of each descriptor. Setup failures are written to `note_fd`.
+    """Start the run that `header` describes.
+
+    Args:
+        starter: forks the process of the run.
+        place: the directory for the run's files.
+        header: the description of the run; `header["fds"]` gives the role of each descriptor.
+        fds: the descriptors.
+        note_fd: descriptor to which the reason of a failed setup is written.
 
     Returns:
         Whether there is a process to wait for.
@@ -91,7 +98,13 @@ def start(starter: RunStarter, place: run_dir.RunDir, header: Mapping[str, Any],
 
 
 def become(walls: Walls, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
-    """In the process of the run: become what the specification from `start` says. Its descriptors become 0, 1, 2, ...
+    """Turn this freshly forked process into the run that `spec` describes.
+
+    Args:
+        walls: the isolation of the run.
+        spec: the specification that `start` made.
+        fds: descriptors of the run; they become 0, 1, 2, ...
+        note_fd: descriptor to which the reason of a failed setup is written.
 
     Raises:
         OSError: the process could not be set up.
@@ -142,12 +155,14 @@ def _module(name: str) -> Any:
 
 
 def prepare_for_runs(walls: Walls, path: Sequence[str], *, warm: bool = True) -> None:
-    """Set up what all runs share: the environment, and modules that most programs import, frozen for the garbage collector.
+    """Set up what all runs share: environment variables, and modules that most programs import.
+
+    The objects that exist afterwards are frozen for the garbage collector.
 
     Args:
         walls: the isolation of runs.
         path: folders with installed packages.
-        warm: whether to preload modules; False for a cell that serves a single run.
+        warm: whether to preload modules; False for a process that serves a single run.
     """
     import gc
 

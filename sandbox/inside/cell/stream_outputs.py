@@ -48,7 +48,7 @@ class RunOutputs:
         self.fds.append(fd)
 
     def serve(self, pid: int) -> None:
-        """Relay until the process has ended, without reaping it."""
+        """Relay output and channel data until the process `pid` has ended. The process is not reaped."""
         watcher, patience = None, _PATIENCE
         with contextlib.suppress(OSError):
             watcher = os.pidfd_open(pid)
@@ -141,7 +141,7 @@ class RunOutputs:
             self._on_frame()
 
     def drain(self) -> None:
-        """Relay what is left in pipes and sockets after all processes have ended, and close them."""
+        """Relay the data left in pipes and sockets after all processes have ended, and close them."""
         for fd in list(self._outputs):
             self._await_credit()
             while self._pass_output(fd, hold=True):
@@ -154,7 +154,7 @@ class RunOutputs:
         self._channels.clear()
 
     def send_files(self, files: Sequence[int]) -> None:
-        """Send the content of these files and close them."""
+        """Send the content of each of the descriptors `files`, and close them."""
         for index, fd in enumerate(files):
             while True:
                 self._await_credit()

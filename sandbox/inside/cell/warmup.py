@@ -26,7 +26,7 @@ _JOB = {"kind": "assert", "code": _TEST, "setup": "", "entry_point": None, "modu
 
 
 def warm_up() -> None:
-    """Run a program, calls and a test, and restore the state of the process.
+    """Run a program, calls and a test so that caches are filled, and restore the state of the process.
 
     Raises:
         RuntimeError: the test failed.

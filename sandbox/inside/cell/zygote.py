@@ -40,19 +40,19 @@ _COLLECT_TIMES, _COLLECT_S = 50, 0.002
 
 
 class NotStarted(Exception):
-    """The zygote ended before it could serve; the message says why."""
+    """The zygote (the process that forks all runs) ended before it could serve; the message says why."""
 
 
 class Zygote:
-    """The cell's side: a `forker.RunStarter`.
+    """Starts runs through a zygote: a separate, isolated process that forks one process per run. See `forker.RunStarter`.
 
     Args:
         config: as for `walls.build.build_walls`, of level 3.
 
     Raises:
         OSError: namespaces are not available.
-        NotStarted: the walls cannot be built.
-        forker.ForkFailed: it could not be made, or ended without a word; may pass.
+        NotStarted: the isolation cannot be built.
+        forker.ForkFailed: the zygote could not be forked, or ended without a message; a later attempt may succeed.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -84,10 +84,10 @@ class Zygote:
         self._run = 0
 
     def fork_ahead(self) -> None:
-        """Does nothing: the zygote forks by itself."""
+        """Do nothing, since the zygote forks without being asked."""
 
     def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
-        """Send the waiting process its specification; see `forker.RunStarter`."""
+        """Send the waiting process the specification `spec` of its run; see `forker.RunStarter`."""
         message, received = fd_passing.receive(self._sock, _LARGEST, 2)
         if message != _FORKED:
             raise forker.ForkFailed(message.decode("utf-8", "replace") or "what forks it has ended")
@@ -100,7 +100,7 @@ class Zygote:
             sock.close()
 
     def set_core(self, number: int) -> None:
-        """Pin the zygote, and so its forks, to that core; see `forker.RunStarter`."""
+        """Pin the zygote, and so the processes that it forks, to core `number`; see `forker.RunStarter`."""
         if 0 <= number != self._core:
             self._core = number
             with contextlib.suppress(OSError):  # if not permitted, the run's process pins itself
@@ -108,12 +108,12 @@ class Zygote:
 
     @property
     def watcher(self) -> int:
-        """The socket on which the zygote reports the run's end."""
+        """The descriptor of the socket on which the zygote reports the end of the run."""
         return self._sock.fileno()
 
     @property
     def lifeline(self) -> int:
-        """The same socket."""
+        """The socket to the zygote, which hangs up when the zygote ends."""
         return self._sock.fileno()
 
     def kill(self) -> None:
@@ -122,12 +122,12 @@ class Zygote:
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Have the zygote send every process of the run a signal."""
+        """Have the zygote send the signal `number` to every process of the run."""
         with contextlib.suppress(OSError):  # it has ended, which `finish` finds out
             self._sock.send(_SIGNAL.pack(self._run, number))
 
     def finish(self) -> forker.RunEnd:
-        """Wait until the zygote has killed and reaped the rest of the run."""
+        """Wait until the zygote has killed and reaped all processes of the run, and return how the run ended."""
         message = self._sock.recv(_ENDING.size)
         if not message:
             os._exit(1)  # the zygote was killed, and its namespace with it: the supervisor replaces this cell
@@ -138,7 +138,7 @@ class Zygote:
         return ending
 
     def shut_down(self) -> None:
-        """Does nothing: the zygote and its namespace end with this process."""
+        """Do nothing, since the zygote and its namespace end with this process."""
 
 
 def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> NoReturn:

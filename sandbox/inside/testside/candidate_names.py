@@ -19,7 +19,7 @@ _BOUND = symtable.DEF_LOCAL | symtable.DEF_PARAM | symtable.DEF_IMPORT
 
 
 class Text:
-    """The names in the code of a test or setup."""
+    """The names that the code of a test or its setup uses, binds and imports."""
 
     def __init__(self, code: str, module: str) -> None:
         self._code = code
@@ -54,9 +54,12 @@ class Text:
                     self.imports |= node.module == module and alias.name != "*"
 
     def of_other_things(self, free: set[str]) -> set[str]:
-        """Return prelude names used for something else than the prelude's object, such as `Counter.instance()`.
+        """Return the prelude names that are used for something other than the prelude's object, such as `Counter.instance()`.
 
-        With the prelude's object the test would fail for every candidate.
+        These names must be the candidate's: with the prelude's object the test would fail for every candidate.
+
+        Args:
+            free: the names that test and setup use without binding them.
         """
         accessed = {
             name
@@ -77,12 +80,20 @@ class Text:
 
     @property
     def tree(self) -> ast.Module:
-        """Its syntax tree."""
+        """The syntax tree of the code."""
         return ast.parse(self._code)
 
 
 def of(entry: str | None, test: Text, setup: Text) -> frozenset[str]:
-    """Return the names that setup and test use without defining them and that must be the candidate's, and the entry point."""
+    """Return the names that the candidate must define.
+
+    They are the entry point and the names that `test` and `setup` use without defining them, except built-in and prelude names.
+
+    Args:
+        entry: the entry point; None if there is none.
+        test: the names in the test.
+        setup: the names in its setup.
+    """
     names = {entry} if entry else set()
     free = (test.used | setup.used) - test.bound - setup.bound
     names |= {name for name in free if name not in _BUILTINS and name not in prelude_names.PLACES and name[:2] != "__"}

@@ -37,7 +37,7 @@ _NOBODYS = ("abc", "builtins", "typing", __name__, Handle.__module__, Remote.__m
 
 
 class DerivedMeta(abc.ABCMeta):
-    """Metaclass of classes that the test derives."""
+    """Metaclass of the classes that the test derives from the candidate's classes."""
 
     _base: RemoteClass
     _number: int
@@ -53,7 +53,13 @@ class DerivedMeta(abc.ABCMeta):
         super().__init__(name, bases, body)
 
     def number(cls, options: dict[str, Any] | None = None) -> int:
-        """Return the number of its counterpart, made on first use, because decorators may change the class until then."""
+        """Return the number of this class's counterpart in the program.
+
+        The counterpart is made on first use, since decorators may change the class until then.
+
+        Args:
+            options: keyword arguments of the class statement.
+        """
         if "_number" not in cls.__dict__:
             base, *others = (vars(kind)["_base"] for kind in cls.__mro__ if "_base" in vars(kind))
             proxies = base._proxies
@@ -68,7 +74,7 @@ class DerivedMeta(abc.ABCMeta):
 
 
 def local_base(remote: RemoteClass) -> type:
-    """Make the local base of a class that the test derives from a class of the candidate."""
+    """Return a local base class for classes that the test derives from `remote`, a class of the candidate."""
     shape = remote._proxies.value({"op": "shape", "h": remote._remote_info().number})
     if type(shape) is not list or not all(type(name) is str for name in shape):
         remote._proxies.peer.mark_lost("protocol: a class of no known form")

@@ -22,7 +22,13 @@ _kinds: dict[tuple[tuple[str, ...], tuple[str, ...], type | None], type] = {}
 
 
 def make(info: RemoteInfo, plain: Any) -> Any:
-    """Make the proxy of an object; with a plain value, an instance of its type that also has the object's attributes."""
+    """Return the proxy of an object of the candidate.
+
+    Args:
+        info: what is known of the object.
+        plain: the object's plain value. If it is not None, the proxy is an instance of its type that also has the object's
+            attributes.
+    """
     if plain is not None and type(plain) not in _UPON:
         return plain
     if info.names[0][: len(TESTS_OWN)] == TESTS_OWN:  # an instance of a class that the test derives
@@ -63,7 +69,7 @@ _SAID_BY_THE_PROGRAM = frozenset(("__dict__", "__slots__", "__weakref__"))
 
 
 class Handle(Remote):
-    """An object of the candidate. `make` adds the special methods that its class has."""
+    """Proxy of an object of the candidate. `make` adds the special methods that the object's class has."""
 
     __slots__ = ("__weakref__", "_verigym")
     __array_ufunc__ = None

@@ -26,7 +26,12 @@ DETAIL_CHARS = 2000
 
 
 def serve_tests(control_fd: int = 3, peer_fd: int = 4) -> NoReturn:
-    """Receive a test, run it against the candidate on `peer_fd`, send the verdict, and end the process."""
+    """Receive a test, run it against the candidate, send the verdict, and end the process.
+
+    Args:
+        control_fd: descriptor of the channel to the supervisor.
+        peer_fd: descriptor of the channel to the candidate.
+    """
     try:
         job = frames.receive(control_fd)
         program.begin()
@@ -44,7 +49,10 @@ def serve_tests(control_fd: int = 3, peer_fd: int = 4) -> NoReturn:
 
 
 def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[str, Any]:
-    """Return the verdict on one test; `ready` is called when everything is loaded and only the test remains."""
+    """Run the test `job` against the candidate on `peer_fd` and return the verdict.
+
+    `ready` is called when everything is loaded and only the test remains.
+    """
     try:
         code = compile_test(job)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

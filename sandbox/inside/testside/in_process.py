@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class InProcessCandidate:
-    """A candidate loaded as a module of this process."""
+    """A candidate that is loaded as a module into the test's own process."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.name = job.get("module") or "solution"
@@ -27,12 +27,12 @@ class InProcessCandidate:
         self.loaded = False
 
     def module(self, name: str, public: Callable[[], list[str]]) -> ModuleType:
-        """Return the module that `import solution` imports."""
+        """Create and return the module `name` that the test's `import solution` imports. `public` is not used."""
         self.made = program.fresh_main(self.path, name)
         return self.made
 
     def names(self) -> frozenset[str]:
-        """Return the names that the candidate defines; loads it first. Its exceptions propagate."""
+        """Return the names that the candidate defines. Loads the candidate first; its exceptions propagate."""
         if not self.loaded:
             self.loaded = True
             sys.modules[self.name] = self.made
@@ -46,10 +46,10 @@ class InProcessCandidate:
         return frozenset(self.made.__dict__) | frozenset(dir(solution) if solution is not None else ())
 
     def find(self, name: str) -> Any:
-        """Return what the candidate defines under a name.
+        """Return the object that the candidate defines under `name`, or the method of that name of a `Solution` object.
 
         Raises:
-            LookupError: it defines nothing.
+            LookupError: the candidate defines no such name.
         """
         if name in self.made.__dict__:
             return self.made.__dict__[name]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RemoteIterator:
-    """An iterator over an object that the test made: requests each item."""
+    """The test's iterator over a candidate's object that the test constructed. It requests each item from the candidate."""
 
     def __init__(self, info: RemoteInfo) -> None:
         self._info = info
@@ -36,7 +36,10 @@ _SINGLE = 1000
 
 
 class BatchedIterator(RemoteIterator):
-    """An iterator that the candidate returned: requests the first thousand items one by one, later ones in batches."""
+    """The test's proxy of an iterator that the candidate returned.
+
+    It requests the first thousand items one by one, later items in batches.
+    """
 
     def __init__(self, info: RemoteInfo) -> None:
         super().__init__(info)
@@ -59,7 +62,7 @@ class BatchedIterator(RemoteIterator):
 
 
 class RemoteGenerator(BatchedIterator):
-    """A generator that the candidate returned: also supports `send` and `close`, and a return value."""
+    """The test's proxy of a generator that the candidate returned; it supports `send`, `close` and a return value."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -72,7 +75,7 @@ class RemoteGenerator(BatchedIterator):
         return self._do("send", None)
 
     def send(self, value: Any) -> Any:
-        """Send a value into the generator and return its next item."""
+        """Send `value` into the generator and return its next item."""
         return self._do("send", value)
 
     def close(self) -> None:

@@ -31,9 +31,9 @@ _ASKED_PLAINLY = ("__import__", "__build_class__")
 
 
 class BuiltinsAndCandidate(dict[str, "Any"]):
-    """The `__builtins__` of the test's module: built-in names, then for unknown names what `TestNamespace.find` returns.
+    """The `__builtins__` of the test's module: built-in names, and for all other names the result of `TestNamespace.find`.
 
-    Built-in names are looked up, not copied: in a fresh fork copying them would touch memory pages.
+    Built-in names are looked up rather than copied, since copying them would touch memory pages in a fresh fork.
     """
 
     def __init__(self, world: TestNamespace) -> None:
@@ -45,7 +45,7 @@ class BuiltinsAndCandidate(dict[str, "Any"]):
 
 
 class TestNamespace:
-    """The module in which setup and test run."""
+    """The module in which the setup and the test run, and the resolution of the names that they do not define."""
 
     def __init__(self, job: dict[str, Any], source: Proxies | InProcessCandidate | None) -> None:
         self.job = job
@@ -75,7 +75,7 @@ class TestNamespace:
             self.remember()
 
     def is_always_reached(self) -> bool:
-        """Return whether the line of the test that runs now is reached regardless of the candidate's answers."""
+        """Return whether the test reaches its current line regardless of the candidate's answers."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:
             text, name = self.texts.get(frame.f_code.co_filename), frame.f_code.co_name
@@ -97,7 +97,11 @@ class TestNamespace:
         return True
 
     def is_the_tests(self, has_values: bool) -> bool:
-        """Return whether the test makes the present request, with these values if any, regardless of earlier answers."""
+        """Return whether the test makes the current request regardless of the candidate's earlier answers.
+
+        Args:
+            has_values: whether the request has values, which must then be the test's own as well.
+        """
         return self.is_always_reached() and (not has_values or self._passes_own())
 
     def _passes_own(self) -> bool:
@@ -114,7 +118,7 @@ class TestNamespace:
         return False
 
     def remember(self) -> None:
-        """Register the lines of setup and test with `linecache`, for tracebacks. Only done when needed."""
+        """Register the source lines of setup and test with `linecache` for tracebacks. Called only when they are needed."""
         import linecache
 
         for place, text in ((TEST, self.job["code"]), (SETUP, self.job.get("setup") or "")):
@@ -122,18 +126,22 @@ class TestNamespace:
 
     @property
     def source(self) -> Proxies | InProcessCandidate:
-        """The source of the candidate's names."""
+        """The source of the candidate's names: proxies, or a module of this process."""
         assert self._source is not None
         return self._source
 
     def set_up(self) -> None:
-        """Run the setup."""
+        """Run the test's setup code."""
         setup = self.job.get("setup")
         if setup:
             exec(compile(setup, SETUP, "exec", dont_inherit=True), self.namespace)  # noqa: S102
 
     def find(self, name: str) -> Any:
-        """Resolve a name that neither the test nor its setup defines."""
+        """Return the object for `name`, which neither the test nor its setup defines: from the prelude or the candidate.
+
+        Raises:
+            KeyError: there is none.
+        """
         if name[:2] == "__":
             raise KeyError(name)
         if name not in self.under_test and name in prelude_names.PLACES:
@@ -150,7 +158,7 @@ class TestNamespace:
         return self._source.find(name)
 
     def public(self) -> list[str]:
-        """Names that `from solution import *` imports: none that the test has from elsewhere."""
+        """Return the names that `from solution import *` imports, without names that the test defines or that are built-in."""
         hidden = self.bound | vars(builtins).keys() | prelude_names.PLACES.keys()
         return sorted(
             name for name in self.source.names() if name[:1] != "_" and (name not in hidden or name in self.under_test)
@@ -158,7 +166,7 @@ class TestNamespace:
 
 
 def locate_error(error: BaseException, world: TestNamespace) -> str:
-    """Describe an exception and its line in the test, in one line of text."""
+    """Return one line of text that describes `error` and the line of the test or setup where it was raised."""
     import linecache
 
     world.remember()

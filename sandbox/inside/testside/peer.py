@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class TestStopped(BaseException):
-    """The test cannot go on: the candidate is lost, or the test needs what is impossible across processes."""
+    """The test cannot continue: the candidate is lost, or the test needs something that is impossible across processes."""
 
 
 class CandidateError(BaseException):
-    """The candidate raised SystemExit, KeyboardInterrupt or the like, which must not be raised here."""
+    """The candidate raised an exception such as SystemExit or KeyboardInterrupt, which must not be raised here."""
 
 
 class Exhausted(Exception):
@@ -43,7 +43,7 @@ class RemoteError(Exception):
 
 
 class Peer:
-    """The candidate as seen from the test: sends requests, one at a time, and serves its callbacks."""
+    """The test's connection to the candidate: sends requests, one at a time, and serves the candidate's callbacks."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -80,10 +80,10 @@ class Peer:
         self._lock = _thread.RLock()
 
     def names(self) -> frozenset[str]:
-        """Return the names that the candidate defines; waits until it is loaded.
+        """Return the names that the candidate defines, waiting until it is loaded.
 
         Raises:
-            Stopped: it did not load.
+            TestStopped: the candidate did not load.
         """
         if self._names is None:
             with self._lock:
@@ -101,17 +101,17 @@ class Peer:
     def ask(
         self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None, *, is_tests_doing: bool = True
     ) -> dict[str, Any]:
-        """Send one request and wait for its answer. Applies changes to arguments, and prints what the candidate printed.
+        """Send one request and return its answer. Applies changes to arguments, and prints the text that the candidate printed.
 
         Args:
             body: the request.
-            args: for it.
-            kwargs: keyword arguments.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
             is_tests_doing: whether the test makes this request for every candidate.
 
         Raises:
-            TypeError: an argument cannot cross, and that is not the test's fault.
-            Stopped: there is no answer.
+            TypeError: an argument cannot be sent, and the test is not at fault.
+            TestStopped: there is no answer.
         """
         self.touched = True
         self.names()
@@ -183,11 +183,11 @@ class Peer:
             self._calling_back -= 1
 
     def value(self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Send a request and return its value.
+        """Send the request `body` with its arguments and return the value in the answer.
 
         Raises:
-            RemoteError: the candidate raised.
-            Stopped: there is no value.
+            RemoteError: the candidate raised an exception.
+            TestStopped: there is no value.
         """
         reply = self.ask(body, args, kwargs)
         if "value" in reply:
@@ -197,22 +197,31 @@ class Peer:
         self.mark_lost(f"it returned what cannot cross: {str(reply.get('cannot'))[:100]}")
 
     def read(self, data: Any) -> Any:
-        """Decode what the candidate sent."""
+        """Decode `data`, which the candidate sent. Malformed data stops the test."""
         try:
             return decode(data, self.wrap, guard=True)
         except CodecError as error:
             self.mark_lost(f"protocol: {error}")
 
     def mark_lost(self, why: str) -> Any:
-        """Record the candidate as lost, and stop the test."""
+        """Record that the candidate is lost for the reason `why`, and stop the test.
+
+        Raises:
+            TestStopped: always.
+        """
         self.lost = self.lost or why[:1000]
         raise TestStopped(self.lost)
 
     def refuse(self, why: str, *, has_values: bool = False) -> Any:
-        """Record that the test needs what is impossible across processes, and stop it.
+        """Record that the test needs something that is impossible across processes, and stop the test.
+
+        Args:
+            why: the reason, for the message.
+            has_values: whether the test sends values with the current request.
 
         Raises:
-            TypeError: the program's answers may have led the test there, so that it is the program's failure.
+            TestStopped: the test needs it regardless of the candidate's answers.
+            TypeError: the candidate's answers may have led the test to this request, so it counts as the candidate's failure.
         """
         # A callback runs because the candidate called it.
         if self._calling_back or ((self.requests_sent or self.missed_a_name) and not self.is_the_tests(has_values)):
@@ -285,7 +294,7 @@ def _message(error: BaseException) -> str:
 
 
 def is_of_the_candidate(value: Any) -> bool:
-    """Return whether the value is a local stand-in for something of the candidate: a coroutine, an exception or its class."""
+    """Return whether `value` is a local stand-in for a coroutine, an exception or an exception class of the candidate."""
     code = getattr(value, "cr_code", None)
     module = getattr(value, "__module__", None) if code is None else code.co_filename
     return module == PROGRAM or "verigym" in str(module)

@@ -91,7 +91,7 @@ _SIMPLE = (int, float, str, bytes)
 
 
 class Proxies:
-    """The proxies for one candidate, by number and by name."""
+    """The test's proxies for the objects and names of one candidate."""
 
     def __init__(self, peer: Peer, job: dict[str, Any]) -> None:
         self.peer = peer
@@ -115,7 +115,7 @@ class Proxies:
 
     @functools.cached_property
     def usage(self) -> Usage:
-        """How the texts of setup and test use names."""
+        """How the source texts of setup and test use names."""
         return Usage(self._job[part] for part in ("setup", "code") if self._job.get(part))
 
     def names(self) -> frozenset[str]:
@@ -123,11 +123,18 @@ class Proxies:
         return self.peer.names()
 
     def module(self, name: str, public: Callable[[], list[str]]) -> RemoteModule:
-        """Return the module that `import solution` imports."""
+        """Return the module `name` that the test's `import solution` imports. `public` returns its public names."""
         return RemoteModule(name, self, public)
 
     def wrap(self, body: Any, plain: Any, by: Decoder, depth: int) -> Any:
-        """Return the local object for a handle that the candidate sent, or the test's own object that it sent back."""
+        """Return the local object for a handle that the candidate sent: a proxy, or the test's own object that came back.
+
+        Args:
+            body: the handle.
+            plain: the object's plain value, if its class derives from a built-in type; `iter` or `next` for an iterator.
+            by: the decoder in use.
+            depth: nesting depth of the handle.
+        """
         if type(body) is dict:
             number = body.get("exported")
             if type(number) is not int or not 0 <= number < len(self.peer.callbacks):
@@ -166,13 +173,20 @@ class Proxies:
         return known
 
     def derived_class(self, name: str) -> type:
-        """Return the class of the test whose counterpart in the program has that name."""
+        """Return the class of the test whose counterpart in the program is called `name`."""
         number = name.rpartition(".")[2]
         kind = self.derived.get(int(number)) if number.isdigit() else None
         return self.peer.mark_lost("protocol: no class of the test's") if kind is None else kind
 
     def made(self, info: RemoteInfo, given: Given) -> Handle:
-        """Return the proxy of an object that the test made, separate from that of the same object as a function's result."""
+        """Return the proxy of an object that the test constructed.
+
+        It is separate from the proxy of the same object when a function returns it.
+
+        Args:
+            info: what is known of the object.
+            given: the class and the arguments with which the test constructed it.
+        """
         known = self.made_by_test.get(info.number)
         if known is None or not (self.usage.compares_identity or _alike(known._remote_info().given, given)):
             known = make(RemoteInfo(self, info.number, info.names, info.special, info.state), None)
@@ -181,11 +195,21 @@ class Proxies:
         return known
 
     def is_of_the_test(self, value: Any) -> bool:
-        """Return whether it is a value of the test, not an object or function of the candidate."""
+        """Return whether `value` belongs to the test, that is, it is not a proxy of an object or function of the candidate."""
         return info_of(value) is None and id(value) not in self.numbers
 
     def unwrap(self, value: Any, to: Encoder, plain: Any, depth: int) -> Any:
-        """Encode what is not plain data: as a handle of the candidate's, or as a callback number; None if impossible."""
+        """Encode `value`, which is not plain data, as a candidate object's handle or a test object's callback number.
+
+        Args:
+            value: the object to encode.
+            to: the encoder in use.
+            plain: encodes the built-in base type of the object's class; None if there is none.
+            depth: nesting depth of the object.
+
+        Returns:
+            The encoding; None if the object cannot be sent.
+        """
         info = value if type(value) is RemoteInfo else info_of(value)
         if info is not None:
             info.passed = True
@@ -211,7 +235,7 @@ class Proxies:
         return {"h": self.export(value)} if plain is None and is_exported(value, self.of_the_test) else None
 
     def export(self, value: Any) -> dict[str, Any]:
-        """Export an object of the test. Returns the description from which the candidate makes a stub."""
+        """Export `value`, an object of the test. Returns the description from which the candidate makes a stub."""
         known = self.peer.callbacks
         number = self._exported_numbers.get(id(value))
         if number is None:
@@ -221,7 +245,7 @@ class Proxies:
         return {"callback": number, "name": kind.__name__, "doc": kind.__doc__, "special": special(kind)}
 
     def callback(self, function: Any) -> dict[str, Any]:
-        """Export a function of the test. Returns the description from which the candidate makes a stub."""
+        """Export `function`, a function of the test. Returns the description from which the candidate makes a stub."""
         known = self.peer.callbacks
         number = next((index for index, other in enumerate(known) if other == function), len(known))
         if number == len(known):
@@ -233,15 +257,25 @@ class Proxies:
     def value(
         self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None, *, is_tests_doing: bool = True
     ) -> Any:
-        """Send a request; return its value or raise the candidate's exception. An async result is a coroutine here too."""
+        """Send the request `body` and return its value, a coroutine if the result is async. Raises the candidate's exception.
+
+        Args:
+            body: the request.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+            is_tests_doing: whether the test makes this request for every candidate.
+        """
         return self.answer(self.peer.ask(body, args, kwargs, is_tests_doing=is_tests_doing))
 
     def state(self, info: RemoteInfo) -> Any:
-        """Request the present attributes of an object, encoded."""
+        """Request the current attributes of the object that `info` describes, and return them encoded."""
         return self.peer.ask({"op": "state", "h": info.number}).get("value")
 
     def equal(self, one: RemoteInfo, other: RemoteInfo) -> bool:
-        """Return whether two objects are equal; see `about`."""
+        """Return whether the objects `one` and `other` are equal.
+
+        An object that the test has only constructed is compared by its arguments; the candidate decides only about the others.
+        """
         if one.number in self.members or other.number in self.members:
             return one is other
         if one.number == other.number and one is not other:
@@ -257,7 +291,12 @@ class Proxies:
         return bool(one.ask("order", "eq", other))
 
     def note(self, states: Any, of: set[int]) -> None:
-        """Record the states that the candidate reports for objects, before the test reveals what it expects of them."""
+        """Record the states that the candidate reports for objects, before the test reveals which values it expects.
+
+        Args:
+            states: pairs of number and encoded state, as received.
+            of: numbers of the objects whose states may be recorded.
+        """
         if type(states) is not list:
             return
         for pair in states:
@@ -267,7 +306,7 @@ class Proxies:
                         known._remote_info().state = pair[1]
 
     def answer(self, reply: dict[str, Any]) -> Any:
-        """Return the value in an answer, or raise its exception."""
+        """Return the value in `reply`, or raise the exception that it describes."""
         if "value" in reply:
             value = reply["value"]
             return self._finished(value) if reply.get("async") is True else value
@@ -280,10 +319,10 @@ class Proxies:
         return self.value({"op": "finish", "h": number})
 
     def find(self, name: str) -> Any:
-        """Return the proxy of what the candidate defines under a name.
+        """Return the proxy of the object that the candidate defines under `name`.
 
         Raises:
-            LookupError: nothing.
+            LookupError: the candidate defines no such name.
         """
         if name in self.known:
             return self.known[name]
@@ -304,7 +343,7 @@ class Proxies:
         return self.known[name]
 
     def described(self, name: str, reply: dict[str, Any]) -> Any:
-        """Return the class that an attribute lookup described."""
+        """Return the class called `name` that `reply`, the answer to an attribute lookup, describes."""
         meta = reply.get("meta")
         if type(meta) is dict and meta.get("kind") in ("exception", "class"):
             return self._make(name, meta)
@@ -337,7 +376,12 @@ class Proxies:
         return made
 
     def error_class(self, own: list[str], mro: list[str]) -> type[BaseException]:
-        """Return the local class for an exception: the built-in one, or a subclass of it with the candidate's name."""
+        """Return the local class for an exception of the candidate: a built-in class, or a subclass with the candidate's name.
+
+        Args:
+            own: names of the exception's classes that are not built-in, nearest first.
+            mro: names of its built-in classes, nearest first.
+        """
         made: type[BaseException] = CandidateError
         if "Exception" in mro:
             made = next((_ERRORS[name] for name in mro if name in _ERRORS), Exception)
@@ -356,7 +400,12 @@ class Proxies:
         return made
 
     def exception(self, error: dict[str, Any], depth: int = 0) -> BaseException:
-        """Return the local exception for what the candidate raised, with its causes."""
+        """Return the local exception for the candidate's exception that `error` describes, with its causes.
+
+        Args:
+            error: the description.
+            depth: position in the chain of causes; causes are included up to `MOST_CAUSES`.
+        """
         made = self._exception(error)
         for name in ("__cause__", "__context__"):
             if type(error.get(name)) is dict and depth < MOST_CAUSES:

@@ -45,7 +45,7 @@ class Remote:
 
 
 class RemoteInfo:
-    """What is known of an object of the candidate."""
+    """What the test's process knows of one object of the candidate."""
 
     __slots__ = (
         "cancels",
@@ -97,11 +97,11 @@ class RemoteInfo:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the test has only constructed it and not used it since."""
+        """Whether the test has constructed the object and not used it since."""
         return self.given is not None and not self.touched and not self.passed
 
     def ask(self, op: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Perform an operation on the object.
+        """Perform the operation `op` on the object and return its result.
 
         Raises:
             TypeError: the result could only confirm the expected value.
@@ -112,26 +112,32 @@ class RemoteInfo:
         return self.proxies.value(body | _AS_OBJECT.get(op, {}), args, kwargs, is_tests_doing=self.is_open)
 
     def attribute(self, name: str) -> Any:
-        """Return the object's own attribute of a name that its proxy also has."""
+        """Return the object's own attribute `name`, for a name that the proxy class defines too."""
         reply = self.proxies.peer.ask({"op": "attr", "h": self.number}, (name,))
         if "cannot" in reply:
             return lambda *args, **kwargs: self.tell("method", name, *args, **kwargs)
         return self.proxies.answer(reply)
 
     def tell(self, op: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Perform an operation with values of the test, which an object that a function returned must not evaluate.
+        """Perform the operation `op` with arguments that may be values of the test. Return the result if it may be believed.
 
         Raises:
-            TypeError: it could have.
+            TypeError: the object came from a function and could merely confirm the test's values.
         """
         self.touched = True
         return self.checked_result(self.ask(op, *args, **kwargs), op, args, kwargs)
 
     def checked_result(self, result: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of an operation if it may be believed.
+        """Return `result`, the result of an operation, if it may be believed.
+
+        Args:
+            result: the result.
+            op: the operation.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
 
         Raises:
-            TypeError: it could only confirm a value of the test.
+            TypeError: the object could only confirm a value of the test.
         """
         self.record_origin(result)
         if self._may_judge(op, args) or not any(
@@ -148,7 +154,7 @@ class RemoteInfo:
         return result
 
     def record_origin(self, result: Any) -> None:
-        """Record the origin of an object that an operation returned."""
+        """Record on `result`, if it is an object of the candidate, that an operation on this object returned it."""
         info = info_of(result)
         if info is not None and info.given is None:
             info.follows_class = info.follows_class or self.is_of_a_class()
@@ -160,7 +166,7 @@ class RemoteInfo:
         return result is None or (self.is_of_a_class() and type(result) is not bool)
 
     def is_of_a_class(self) -> bool:
-        """Return whether the test made it by a CapWords name: then results other than booleans are believed."""
+        """Return whether the test made the object by a CapWords name. Then results other than booleans are believed."""
         return self.follows_class or (self.given is not None and looks_like_a_class(written(self.given[0])))
 
     def _may_judge(self, op: str, args: tuple[Any, ...]) -> bool:
@@ -172,15 +178,18 @@ class RemoteInfo:
 
     @property
     def name(self) -> str:
-        """Name of its class."""
+        """The name of the object's class."""
         return plain_name(self.names[0])
 
     def refusal(self, what: str) -> TypeError:
-        """Return the error for an operation that an object returned by a function may not perform."""
+        """Return the error for the operation `what`, which an object returned by a function may not perform."""
         return TypeError(f"{what} for a {self.name!r} object that a function returned; such a test needs trust=shared")
 
     def read(self) -> Any:
-        """Return its content, requested once so that length, iteration and items are consistent, as with plain data."""
+        """Return the object's content, a list or a dict.
+
+        It is requested once, so that length, iteration and items are consistent, as with plain data.
+        """
         if self.content is None:
             content = self.ask("content")
             if not isinstance(content, list | dict):
@@ -191,7 +200,7 @@ class RemoteInfo:
         return self.content
 
     def copied(self, op: str) -> Any:
-        """Return a copy made by the program."""
+        """Return a copy of the object that the program made by the operation `op`."""
         copy = self.ask(op)
         if isinstance(copy, Remote) and self.given is not None:
             info = copy._remote_info()
@@ -199,10 +208,15 @@ class RemoteInfo:
         return copy
 
     def checked_by_object(self, computed: Any, op: str, *args: Any) -> Any:
-        """Return a value computed from the content, if the object itself gives the same.
+        """Return `computed`, a value computed from the object's content, if the object itself gives the same result.
+
+        Args:
+            computed: the value.
+            op: the operation that the object performs for comparison.
+            args: its arguments.
 
         Raises:
-            TypeError: it does not.
+            TypeError: the object gives another result.
         """
         reported = self.ask(op, *args)
         if computed is reported or computed == reported:
@@ -211,12 +225,12 @@ class RemoteInfo:
 
 
 def written(kind: Any) -> str:
-    """Return the name by which the test refers to a class."""
+    """Return the name by which the test refers to the class `kind`."""
     return getattr(kind, "_written", None) or str(kind.__name__)
 
 
 def info_of(value: Any) -> RemoteInfo | None:
-    """Return the `RemoteInfo` of a proxy; None for any other value."""
+    """Return the `RemoteInfo` of `value` if it is a proxy; None for any other value."""
     return getattr(type(value), "_remote_info", _nothing)(value)
 
 

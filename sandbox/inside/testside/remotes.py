@@ -24,7 +24,7 @@ _OF_FUNCTIONS = frozenset(
 
 
 class RemoteFunction:
-    """A function of the candidate, with its name and signature."""
+    """A callable proxy of a function of the candidate, with the function's name and signature."""
 
     def __init__(self, proxies: Proxies, name: str, info: RemoteInfo, is_async: bool) -> None:
         self._proxies = proxies
@@ -82,7 +82,7 @@ _OF_STAND_INS = frozenset(
 
 
 class RemoteClass:
-    """A class of the candidate."""
+    """Proxy of a class of the candidate."""
 
     def __init__(self, proxies: Proxies, name: str, meta: dict[str, Any]) -> None:
         self._names = meta["names"]

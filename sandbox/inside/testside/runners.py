@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class TestFault(Exception):
-    """The test is at fault, regardless of the candidate."""
+    """The test itself is wrong, regardless of the candidate."""
 
 
 class TestOutcome:
-    """How a test ended."""
+    """The result of running a test: whether it passed, and details."""
 
     __slots__ = ("detail", "passed", "stage", "tests")
 
@@ -36,10 +36,10 @@ class TestOutcome:
 
 
 def compile_test(job: dict[str, Any]) -> CodeType:
-    """Compile setup and test.
+    """Compile the setup and the test of `job`, and return the code of the test.
 
     Raises:
-        SyntaxError: or another error of the compiler.
+        SyntaxError: the test is not valid Python. Other errors of the compiler propagate too.
     """
     if job.get("setup"):
         compile(job["setup"], "<setup>", "exec", dont_inherit=True)
@@ -47,7 +47,13 @@ def compile_test(job: dict[str, Any]) -> CodeType:
 
 
 def run_assert(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
-    """Run assertions from top to bottom; `check(candidate)` is called with the candidate's entry point."""
+    """Run the assertions of `code` from top to bottom; a function `check` is called with the candidate's entry point.
+
+    Args:
+        job: the test.
+        code: its compiled code.
+        world: the module in which the code runs.
+    """
     try:
         exec(code, world.namespace)  # noqa: S102
         # Only a function defined as `check` counts: a value of that name may be a callable that the program returned.
@@ -78,7 +84,7 @@ def _calls(code: str, name: str) -> bool:
 
 
 def run_unittest(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
-    """Run all test cases that the code defines, in order."""
+    """Run all unittest cases that `code` defines, in order, in the module `world`."""
     import unittest
 
     try:
@@ -133,7 +139,7 @@ class Recorder:
         self.bad: list[str] = []
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Count the report of one test phase."""
+        """Count `report`, the result of one phase of a test."""
         if report.when == "call":
             self.ran += 1
             self.passed += report.passed and not hasattr(report, "wasxfail")
@@ -141,7 +147,7 @@ class Recorder:
             self.bad.append(f"{report.nodeid.rpartition('::')[2]}: {_last_line(report)}")
 
     def pytest_collectreport(self, report: Any) -> None:
-        """Record collection errors."""
+        """Record an error in `report`, the result of collecting tests."""
         if report.failed:
             self.bad.append(f"collection: {_last_line(report)}")
 
@@ -153,7 +159,7 @@ def _last_line(report: Any) -> str:
 
 
 def run_pytest(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
-    """Run the code as a file of tests."""
+    """Run `code` in the module `world` as a file of pytest tests."""
     import builtins
 
     import pytest
@@ -197,10 +203,10 @@ def _importable(name: str) -> bool:
 
 
 def run_checker(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
-    """Run `check(stdin, stdout)` of the code on what the candidate printed.
+    """Run the function `check(stdin, stdout)` that `code` defines on the candidate's output.
 
     Raises:
-        TestFault: the code does not define `check`, or is broken regardless of the output.
+        TestFault: `code` does not define `check`, or is broken regardless of the output.
     """
     try:
         world.set_up()

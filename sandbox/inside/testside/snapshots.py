@@ -18,7 +18,7 @@ _SEQUENCES = (list, tuple, collections.deque, range)
 
 
 class Snapshot:
-    """An object inside the state of another: its classes and attributes, or only its number."""
+    """An object nested in the state of another object: its class names and attributes, or only its number."""
 
     __slots__ = ("names", "number", "state")
 
@@ -43,7 +43,7 @@ def _read(body: Any, plain: Any, by: Any, depth: int) -> Any:
 
 
 def attributes(state: Any) -> dict[str, Any] | None:
-    """Decode the attributes of a state; None if it is unknown."""
+    """Decode the attributes in the encoded `state`; None if the state is unknown or malformed."""
     if state is None:
         return None
     try:
@@ -54,7 +54,7 @@ def attributes(state: Any) -> dict[str, Any] | None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two encoded states are known and equal."""
+    """Return whether the encoded states `one` and `other` are both known and equal."""
     first, second = attributes(one), attributes(other)
     try:
         return first is not None and second is not None and bool(first == second)
@@ -63,10 +63,11 @@ def same(one: Any, other: Any) -> bool:
 
 
 def matches_arguments(made: RemoteInfo, found: RemoteInfo) -> bool:
-    """Whether `found` has the state that the test gave `made`: each constructor argument equals the attribute of that name.
+    """Return whether the object `found` has the state that the test gave `made`.
 
-    If no attribute has a parameter's name, attributes are matched in order, provided there are as many as parameters. The state
-    that the program reports for `made` is not used, because its arguments told the program what the test expects.
+    Each constructor argument must equal the attribute of the same name. If no attribute has a parameter's name, attributes and
+    parameters are matched in order, provided there are equally many. The state that the program reports for `made` is not used,
+    because its arguments told the program what the test expects.
     """
     known = attributes(found.state)
     return known is not None and found.names == made.names and _state_matches(made, known)

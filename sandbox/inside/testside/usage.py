@@ -37,14 +37,14 @@ _CHOOSING = (ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast
 
 
 class Usage:
-    """How a test's text, with its setup, uses names.
+    """How a test's source text, with its setup, uses names.
 
-    A name is used as a class name
+    A name is used as a class name in three cases:
 
-    - if the test accesses, on the result of calling it, an attribute that no plain value has;
-    - if it is capitalised and called without arguments, has attributes accessed, or is passed to `isinstance`;
-    - if it is in CapWords style and the test mutates the result of calling it by a statement of its own: what a function
-      returns would only be read.
+    - The test accesses an attribute that no plain value has on the result of calling the name.
+    - The name is capitalised, and it is called without arguments, has attributes accessed, or is passed to `isinstance`.
+    - The name is in CapWords style, and the test mutates the result of calling it in a separate statement. (A value that a
+      function returned would only be read.)
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -104,7 +104,7 @@ def _changed(node: ast.Expr | ast.Assign | ast.AugAssign | ast.Delete) -> list[a
 
 
 def looks_like_a_class(name: str) -> bool:
-    """Return whether a name is in CapWords style."""
+    """Return whether `name` is in CapWords style."""
     return name[:1].isupper() and not name.isupper() and "_" not in name
 
 
@@ -172,7 +172,10 @@ def _holds(node: ast.AST, makers: dict[str, set[str]]) -> set[str]:
 
 
 def is_always_reached(text: str, line: int) -> bool:
-    """Return whether a line is reached for every program that passes the lines before it: outside of branches and loops."""
+    """Return whether `line` of `text` is outside of branches and loops.
+
+    Such a line is reached for every program that passes the lines before it.
+    """
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, _CONDITIONAL) and _spans(node, line):
@@ -206,7 +209,7 @@ def _statement(tree: ast.AST, line: int) -> ast.stmt | None:
 
 
 def calls(text: str, line: int, name: str) -> bool:
-    """Return whether the statement at a line calls a function by its name."""
+    """Return whether the statement at `line` of `text` calls the function `name` by its name."""
     statement = _statement(ast.parse(text), line)
     return statement is not None and any(
         isinstance(node, ast.Call) and _last(node.func) == name for node in ast.walk(statement)
@@ -214,7 +217,7 @@ def calls(text: str, line: int, name: str) -> bool:
 
 
 def has_branches(text: str) -> bool:
-    """Return whether a text contains branches, loops or comprehensions."""
+    """Return whether `text` contains branches, loops or comprehensions."""
     return any(isinstance(node, _CONDITIONAL + _CHOOSING) for node in ast.walk(ast.parse(text)))
 
 
@@ -228,8 +231,15 @@ def _names_in(node: ast.AST) -> set[str]:
 
 
 def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> set[str]:
-    """Return names that may hold something from the program: its own names, values derived from them, its arguments, all
-    parameters, and everything in a branch or loop.
+    """Return the names in `text` that may hold something from the program.
+
+    These are the program's own names, values derived from them, arguments passed to the program, all parameters, and
+    every name that occurs in a branch or loop.
+
+    Args:
+        text: source text of setup and test.
+        under_test: names that the candidate defines.
+        module: name of the candidate's module.
     """
     names = {*under_test, module}
     nodes = list(ast.walk(ast.parse(text)))
@@ -260,7 +270,13 @@ def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> s
 
 
 def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
-    """Return whether the calls in the statement at a line have arguments, none of which may come from the program."""
+    """Return whether the calls in the statement at `line` of `text` have arguments, and none of them may come from the program.
+
+    Args:
+        text: source text of the test.
+        line: line number.
+        of_program: the names that may hold something from the program; see `names_from_candidate`.
+    """
     statement = _statement(ast.parse(text), line)
     given = [
         part
@@ -272,7 +288,10 @@ def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
 
 
 def defines(text: str, name: str) -> bool:
-    """Return whether a text defines or imports a function of that name at top level, rather than computing a value."""
+    """Return whether `text` defines or imports a function called `name` at top level.
+
+    Assigning a computed value does not count.
+    """
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
             return True

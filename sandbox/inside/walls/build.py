@@ -22,15 +22,15 @@ _FEW_UIDS = 4000
 
 
 class Walls:
-    """The isolation that applies to the runs of this cell.
+    """The isolation that applies to the runs of this process.
 
     Args:
-        level: 3, 2 or 1.
-        uid: uid and gid of runs; None keeps the cell's.
+        level: the isolation level: 3, 2 or 1.
+        uid: uid and gid of runs; None keeps those of this process.
         run_dir: directory of one run's files; contains no symbolic link.
-        mounts: whether a tmpfs is mounted there for runs.
+        mounts: whether a tmpfs is mounted at `run_dir` for runs.
         owns_all: whether the forking process is pid 1 of the runs' pid namespace, so that it sees only processes of runs.
-        ours: number of our own processes with the runs' uid and user namespace, which count towards their limit of processes.
+        ours: number of our own processes with the runs' uid and user namespace; they count towards the runs' process limit.
         lacks: missing layer -> reason.
     """
 
@@ -61,7 +61,10 @@ class Walls:
 
 
 def build_walls(config: Mapping[str, Any]) -> Walls:
-    """Build the walls around this process: all of level 2 or 1, or the part of level 3 that bubblewrap leaves to us.
+    """Isolate this process as `config` says: all of level 2 or 1, or the part of level 3 that bubblewrap leaves to us.
+
+    Returns:
+        The isolation that applies to runs.
 
     Raises:
         OSError: a layer that the level promises cannot be built.
@@ -96,10 +99,15 @@ def build_walls(config: Mapping[str, Any]) -> Walls:
 
 
 def build_walls_of_level_3(config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> Walls:
-    """Build the walls of level 3, as pid 1 in the namespaces that `make_namespaces` made.
+    """Build the isolation of level 3, as pid 1 in the namespaces that `make_namespaces` made.
+
+    Args:
+        config: as for `build_walls`.
+        uid: uid and gid of runs; None keeps those of this process.
+        lacks: receives missing layer -> reason.
 
     Raises:
-        OSError: one of them cannot be built.
+        OSError: a required layer cannot be built.
     """
     root.build(config["visible"], config["masked"], lacks)
     follow_python()
@@ -128,14 +136,17 @@ def _confine(walls: Walls, visible: Sequence[str], writable: Sequence[str], list
 
 
 def harden() -> None:
-    """Deny others access to this process's memory, and make sure that no program started from here gains privileges."""
+    """Make this process's memory inaccessible to others, and set no_new_privs, so that programs started here gain no rights."""
     sys_.prctl(sys_.PR_SET_DUMPABLE, 0)
     sys_.prctl(sys_.PR_SET_NO_NEW_PRIVS, 1)
     sys_.drop_bounding_set()
 
 
 def make_namespaces(lacks: dict[str, str]) -> int | None:
-    """Make the namespaces of level 3; this process's next child is pid 1 of the pid namespace.
+    """Make the namespaces of level 3. The next child of this process is pid 1 of the new pid namespace.
+
+    Args:
+        lacks: receives missing layer -> reason.
 
     Returns:
         The uid for runs, or None if the user namespace has only one uid.

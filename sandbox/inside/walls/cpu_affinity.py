@@ -14,7 +14,7 @@ _set = os.sched_setaffinity  # a private reference: a program may replace the at
 
 
 class CorePinning:
-    """Pins this process to a core while it waits. Does nothing where no core can be chosen."""
+    """Pins this process to one core while it waits. Does nothing on machines where no core can be chosen."""
 
     def __init__(self, *, choose: bool = False) -> None:
         self._usable = os.sched_getaffinity(0)
@@ -24,14 +24,17 @@ class CorePinning:
         """-1: any."""
 
     def unpin_now_and_then(self) -> None:
-        """Called before waiting for a run's end: every 32 runs, let the scheduler choose the core to wake on."""
+        """Every 32 runs, let the scheduler choose the core on which this process wakes.
+
+        Called before waiting for a run's end.
+        """
         if self._ask is not None:
             if self._left == 0:
                 _set_cores(self._usable)
             self._left -= 1
 
     def pin_where_woken(self) -> bool:
-        """Called after waiting: pin to the core this was woken on. Returns whether the core was newly chosen."""
+        """Pin to the core on which this process woke. Called after waiting. Returns whether the core was newly chosen."""
         if self._left >= 0 or self._ask is None:
             return False
         number = self._ask()
@@ -44,17 +47,17 @@ class CorePinning:
         return True
 
     def unpin(self) -> None:
-        """Allow all usable cores, for computing."""
+        """Allow all usable cores. Called before computing."""
         if self.number >= 0:
             _set_cores(self._usable)
 
     def pin(self) -> None:
-        """Allow only the chosen core, for waiting."""
+        """Allow only the chosen core. Called before waiting."""
         if self.number >= 0:
             _set_cores({self.number})
 
     def start_run(self, number: int) -> None:
-        """In the process of a run: move to its core, then allow all.
+        """In the process of a run: move to core `number`, then allow all cores.
 
         Args:
             number: the core; -1 for none.

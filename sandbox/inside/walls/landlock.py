@@ -42,7 +42,7 @@ _RULE_PATH_BENEATH = 1
 
 
 def abi() -> int:
-    """Return the kernel's Landlock ABI version; 0 if there is none."""
+    """Return the Landlock ABI version of the kernel; 0 if it has no Landlock."""
     try:
         return syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION)
     except OSError:
@@ -52,16 +52,16 @@ def abi() -> int:
 def create(
     read_exec: Iterable[str], write: Iterable[str] = (), devices: Iterable[str] = DEVICES, listed: Iterable[str] = ()
 ) -> int:
-    """Make a ruleset and return its descriptor (close-on-exec).
+    """Make a Landlock ruleset and return its descriptor (close-on-exec).
 
-    A rule applies to everything beneath the directory, including later mounts on directories *inside* it, but not to what is
-    later mounted on the named directory itself. Paths that do not exist are skipped.
+    A rule applies to everything beneath the directory, including later mounts on directories *inside* it, but not to a file
+    system that is later mounted on the named directory itself. Paths that do not exist are skipped.
 
     Args:
         read_exec: files and directories to read and execute.
         write: directories in which everything is allowed except making device files.
         devices: device files to read and write.
-        listed: directories to list only, and all directories in them.
+        listed: directories that may only be listed, together with all directories in them.
 
     Raises:
         OSError: the kernel has no Landlock (ENOSYS, EOPNOTSUPP) or refused a rule.
@@ -89,7 +89,10 @@ def create(
 
 
 def add(ruleset: int, path: str) -> None:
-    """Allow one more file or directory to be read and executed, for processes that apply the ruleset from now on."""
+    """Add a rule to `ruleset` that lets the file or directory `path` be read and executed.
+
+    It affects processes that apply the ruleset from now on.
+    """
     _allow(ruleset, path, _READ)
 
 
@@ -108,7 +111,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def restrict(ruleset: int) -> None:
-    """Apply the ruleset to the calling thread and its future children. Irreversible; applying another one only narrows access.
+    """Apply `ruleset` to the calling thread and its future children. Irreversible; a further ruleset only narrows access.
 
     Raises:
         OSError: EPERM without no_new_privs; E2BIG after sixteen rulesets.

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 def link(place: str, folders: Mapping[str, Sequence[str]]) -> None:
-    """Fill an empty folder with links to the shown paths.
+    """Fill the empty folder `place` with links to the paths in `folders`.
+
+    Args:
+        place: the folder.
+        folders: folder -> the paths in it that programs may see.
 
     Raises:
         OSError: the file system is full.
@@ -25,7 +29,11 @@ def link(place: str, folders: Mapping[str, Sequence[str]]) -> None:
 
 
 def readable(visible: Iterable[str], masked: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
-    """Return the Landlock rules under which all visible paths can be read but, in masked folders, only the shown ones.
+    """Return the Landlock rules under which all visible paths can be read, but in masked folders only the listed paths.
+
+    Args:
+        visible: paths that programs may see, with everything below them.
+        masked: folder -> the paths in it that programs may see.
 
     Returns:
         Paths that can be read with everything below them, and folders that can only be listed.

@@ -39,7 +39,7 @@ class NotInstalled(ValueError):
 
 
 def installed_in() -> list[str]:
-    """Return the folders from which this Python imports installed packages, without those that `.pth` files add."""
+    """Return the folders from which this Python imports installed packages, without folders that `.pth` files add."""
     import site
     import sysconfig
 
@@ -50,7 +50,7 @@ def installed_in() -> list[str]:
 
 
 def installed_below(prefixes: Iterable[str]) -> list[str]:
-    """Return the folders of installed packages, of any Python, at the usual places below these paths."""
+    """Return the folders of installed packages, of any Python version, at the usual places below the paths `prefixes`."""
     import glob
 
     matches = (path for prefix in prefixes for place in _PLACES for path in glob.glob(f"{glob.escape(prefix)}/{place}"))
@@ -58,15 +58,15 @@ def installed_below(prefixes: Iterable[str]) -> list[str]:
 
 
 def shown(names: Iterable[str], folders: Sequence[str], *, all_there: bool = True) -> dict[str, list[str]]:
-    """Return folder -> paths in it to show for these packages and their requirements; no path lies below another.
+    """Return the paths that make the packages `names` and their requirements visible, by folder; no path lies below another.
 
     Args:
         names: distribution names as in `pip list`.
-        folders: where packages are installed; the first that has a package wins.
+        folders: where packages are installed; the first folder that has a package is used.
         all_there: whether every name must be installed.
 
     Raises:
-        NotInstalled: one is not installed, or nothing of it can be shown.
+        NotInstalled: a package is not installed, or none of its files can be shown.
     """
     by_folder: dict[str, set[str]] = {folder: set() for folder in folders}
     todo = [(name, frozenset[str](), all_there) for name in names]

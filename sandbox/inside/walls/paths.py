@@ -9,12 +9,15 @@ _ELSEWHERE = "/host"
 
 
 def placed(path: str) -> str:
-    """Return where a path of the host appears inside: unchanged, unless each run has its own folder there."""
+    """Return the path inside the sandbox at which the host's `path` appears.
+
+    It is unchanged, unless each run has its own folder at that place.
+    """
     return _ELSEWHERE + path if path.startswith(_PRIVATE) else path
 
 
 def follow_python() -> None:
-    """Make this process import from where its Python appears now: a run could put files in the old place."""
+    """Make this process import from the place where its Python appears now, since a run could put files in the old place."""
     if placed(sys.base_prefix) == sys.base_prefix:
         return
     sys.path[:] = map(placed, sys.path)

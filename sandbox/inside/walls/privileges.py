@@ -22,8 +22,11 @@ _SIGNALS = 1024  # pending signals and timers, counted per user
 def drop_privileges(walls: Walls) -> None:
     """Switch to the uid of runs and drop every privilege, for this process and its future children.
 
+    Args:
+        walls: the isolation of runs.
+
     Raises:
-        OSError: a privilege could not be dropped; the caller must not go on.
+        OSError: a privilege could not be dropped; the caller must not continue.
     """
     if walls.uid is not None:
         os.setgroups([])
@@ -35,7 +38,7 @@ def drop_privileges(walls: Walls) -> None:
 
 
 def apply_landlock(walls: Walls) -> None:
-    """Apply the Landlock ruleset to this process and its future children.
+    """Apply the Landlock ruleset of `walls` to this process and its future children.
 
     Raises:
         OSError: Landlock is available but fails.
@@ -46,7 +49,7 @@ def apply_landlock(walls: Walls) -> None:
 
 
 def expose_to_user_and_oom() -> None:
-    """Make this process the OOM killer's first choice, and its /proc directory accessible to its own user."""
+    """Make this process the OOM killer's first choice, and make its /proc directory accessible to its own user."""
     # Otherwise /proc/self would belong to root, and /dev/stdin could not be opened.
     sys_.prctl(sys_.PR_SET_DUMPABLE, 1)
     with contextlib.suppress(OSError):
@@ -56,7 +59,10 @@ def expose_to_user_and_oom() -> None:
 
 
 def process_limit(walls: Walls, wanted: int) -> int:
-    """Return the value for RLIMIT_NPROC, which counts all tasks of the user in this user namespace, the run included."""
+    """Return the value for RLIMIT_NPROC with which a run may have `wanted` processes.
+
+    The kernel counts all tasks of the user in this user namespace, including our own.
+    """
     if walls.uid is not None or walls.level >= 3:
         return wanted + walls.ours
     count = 0
@@ -68,7 +74,7 @@ def process_limit(walls: Walls, wanted: int) -> int:
 
 
 def resource_limits(walls: Walls, limits: Mapping[str, Any]) -> list[tuple[int, tuple[int, int]]]:
-    """Return the arguments of `setrlimit` for a run's process, none above the limits of this process."""
+    """Return the arguments of the `setrlimit` calls for a run with these `limits`, none above the limits of this process."""
     cpu = int(limits["cpu_s"])
     values = {
         # One second above the limit, for the kernel counts in ticks and signals early; the measured use decides. SIGXCPU tells

@@ -26,7 +26,7 @@ _ANOTHER_UID = 1_900_000_000
 
 
 def main(config: Mapping[str, Any], out_fd: int) -> None:
-    """Run all probes and write {layer: [available, detail]} as JSON."""
+    """Run all probes and write {layer: [available, detail]} as JSON to the descriptor `out_fd`."""
     results = {name: _tried(probe) for name, probe in PROBES.items()}
     with open(out_fd, "w", encoding="utf-8") as out:
         json.dump(results, out)

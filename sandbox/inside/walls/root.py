@@ -28,15 +28,15 @@ _LINKS = {
 
 
 def build(visible: Sequence[str], masked: Mapping[str, Sequence[str]], lacks: dict[str, str]) -> None:
-    """Build the root and move this process, and all others in its mount namespace, into it.
+    """Build a new root directory and move this process, and all others in its mount namespace, into it.
 
     Args:
         visible: paths of the host to show, with everything below them.
-        masked: folders among these of which only the listed paths are shown; see `mask`.
+        masked: folders below these of which only the listed paths are shown; see `mask`.
         lacks: receives missing layer -> reason.
 
     Raises:
-        OSError: a part cannot be mounted.
+        OSError: something cannot be mounted.
     """
     sys_.mount("none", "/", None, sys_.MS_REC | sys_.MS_PRIVATE, None)
     # Opened before the new root hides what lies below it.
@@ -64,7 +64,7 @@ def build(visible: Sequence[str], masked: Mapping[str, Sequence[str]], lacks: di
 
 
 def add_own_files(root: str, visible: Sequence[str]) -> None:
-    """Create our own directories, links and files."""
+    """Create our own directories, links and files below `root`, and make the parent folders of `visible` paths unlistable."""
     for directory in ("proc", "etc", "var", "dev", RUN_DIR[1:]):
         os.makedirs(f"{root}/{directory}", exist_ok=True)
     for link, target in _LINKS.items():
@@ -81,10 +81,14 @@ def add_own_files(root: str, visible: Sequence[str]) -> None:
 
 
 def mask(folders: Mapping[str, Sequence[str]], root: str = "") -> None:
-    """Mount an empty tmpfs over each existing folder, and show in it only the listed paths.
+    """Mount an empty tmpfs over each existing folder in `folders`, and show only the listed paths in it.
+
+    Args:
+        folders: folder -> paths in it to show.
+        root: the directory below which the folders are mounted.
 
     Raises:
-        OSError: one cannot be mounted.
+        OSError: a mount fails.
     """
     there = {folder: paths for folder, paths in sorted(folders.items()) if os.path.isdir(root + folder)}
     # Opened before any is masked, for one may lie below another.

@@ -63,7 +63,7 @@ class _Fprog(ctypes.Structure):
 
 
 class Filter:
-    """An assembled BPF program in the kernel's format, installed with one call."""
+    """An assembled BPF program in the kernel's format, ready to be installed with one system call."""
 
     def __init__(self, program: Block) -> None:
         self.length = len(program)
@@ -72,7 +72,7 @@ class Filter:
 
 
 def available() -> bool:
-    """Return whether this kernel supports filters with the actions used here. Changes nothing."""
+    """Return whether this kernel supports filters with the actions used here. Installs no filter."""
     try:
         for action in (_ERRNO, _KILL):
             syscall("seccomp", _GET_ACTION_AVAIL, 0, ctypes.byref(ctypes.c_uint32(action)))
@@ -82,11 +82,11 @@ def available() -> bool:
 
 
 def build(deny_sockets: bool = False, allow_memfd: bool = False, deny_attributes: bool = False) -> Filter:
-    """Assemble the filter for this architecture.
+    """Assemble the seccomp filter for this architecture.
 
     Args:
         deny_sockets: also refuse unix sockets, for programs that see the host's file system or abstract socket names.
-            Socket pairs stay allowed, except datagram ones, which can send to any address.
+            Socket pairs stay allowed, except datagram pairs, which can send to any address.
         allow_memfd: allow memfd_create, whose files are exempt from the limits on file sizes.
         deny_attributes: also refuse changes of modes, owners, times and extended attributes of files, for programs with the
             uid of the files' owner.
@@ -130,7 +130,7 @@ def build(deny_sockets: bool = False, allow_memfd: bool = False, deny_attributes
 
 
 def install(program: Filter) -> None:
-    """Install the filter for the calling thread and its future children. Irreversible.
+    """Install the filter `program` for the calling thread and its future children. Irreversible.
 
     Raises:
         OSError: EACCES without no_new_privs, EINVAL or ENOSYS if the kernel has no filters.

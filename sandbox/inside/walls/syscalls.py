@@ -119,14 +119,14 @@ def _argument(value: object) -> object:
 
 
 def syscall(name: str, *arguments: object) -> int:
-    """Make a system call.
+    """Make the system call `name` and return its result.
 
     Args:
         name: a name in `NUMBERS`.
         arguments: ints (unsigned long), None (NULL), str (a path), bytes, or ctypes objects as they are.
 
     Raises:
-        OSError: it failed; ENOSYS also where this architecture or C library has no such call.
+        OSError: the call failed; ENOSYS also if this architecture or C library has no such call.
     """
     number = NUMBERS.get(name)
     if number is None or libc is None:
@@ -139,13 +139,16 @@ def syscall(name: str, *arguments: object) -> int:
 
 
 def trim_memory() -> None:
-    """Return freed memory to the kernel, if the C library can."""
+    """Return freed memory to the kernel, if the C library supports it."""
     with contextlib.suppress(AttributeError):
         libc.malloc_trim(0)  # type: ignore[union-attr]
 
 
 def prepared(name: str, first: int) -> Callable[[int], object]:
-    """Return a function of the call's second argument that is cheap in a fork: integers only, and errors are not raised."""
+    """Return a cheap function that makes the system call `name` with `first` and one further integer argument.
+
+    It is meant for forked processes: it takes integers only and does not raise errors.
+    """
     number = NUMBERS.get(name)
     if number is None or libc is None:
         raise OSError(errno.ENOSYS, f"{os.strerror(errno.ENOSYS)}: {name}")
@@ -154,27 +157,27 @@ def prepared(name: str, first: int) -> Callable[[int], object]:
 
 
 def unshare(flags: int) -> None:
-    """Move the calling process (for `CLONE_NEWPID`: its next children) into new namespaces."""
+    """Move the calling process into the new namespaces that `flags` name. With `CLONE_NEWPID`, its next children are moved."""
     syscall("unshare", flags)
 
 
 def setns(fd: int, flags: int = 0) -> None:
-    """Enter the namespace that the descriptor refers to."""
+    """Enter the namespace that the descriptor `fd` refers to."""
     syscall("setns", fd, flags)
 
 
 def mount(source: str | None, target: str, fstype: str | None = None, flags: int = 0, data: str | None = None) -> None:
-    """Make the system call mount."""
+    """Make the system call mount with these arguments; None is passed as NULL. Raise OSError if it fails."""
     syscall("mount", source, target, fstype, flags, data)
 
 
 def umount2(target: str, flags: int = 0) -> None:
-    """Make the system call umount2."""
+    """Make the system call umount2, which unmounts `target`. Raise OSError if it fails."""
     syscall("umount2", target, flags)
 
 
 def mount_read_only(target: str) -> None:
-    """Make the mount at that path, and every mount beneath it, read-only, without devices and setuid programs."""
+    """Make the mount at `target`, and every mount beneath it, read-only, without devices and setuid programs."""
     attributes = struct.pack("QQQQ", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, 0, 0)
     try:
         syscall("mount_setattr", _AT_FDCWD, target, _AT_RECURSIVE, attributes, len(attributes))
@@ -198,17 +201,17 @@ def _remount_read_only(target: str) -> None:
 
 
 def sethostname(name: str) -> None:
-    """Set the host name of this uts namespace."""
+    """Set the host name of the current uts namespace to `name`."""
     syscall("sethostname", name, len(os.fsencode(name)))
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make the system call pivot_root."""
+    """Make the system call pivot_root: `new` becomes the root, and the old root moves to `old`. Raise OSError if it fails."""
     syscall("pivot_root", new, old)
 
 
 def prctl(option: int, second: int = 0, third: int = 0, fourth: int = 0, fifth: int = 0) -> int:
-    """Make the system call prctl."""
+    """Make the system call prctl with `option` and up to four arguments, and return its result. Raise OSError if it fails."""
     return syscall("prctl", option, second, third, fourth, fifth)
 
 
@@ -223,7 +226,7 @@ def close_range(first: int, last: int = 0xFFFFFFFF, flags: int = 0) -> None:
 
 
 def close_range_except(first: int, keep: Iterable[int]) -> None:
-    """Close every descriptor from `first` on, except those to keep."""
+    """Close every descriptor from `first` on, except the descriptors in `keep`."""
     for kept in sorted(set(keep)):
         if kept >= first:
             if kept > first:
@@ -233,9 +236,9 @@ def close_range_except(first: int, keep: Iterable[int]) -> None:
 
 
 def drop_bounding_set() -> None:
-    """Empty the capability bounding set, so that no program started later gains any; a no-op without CAP_SETPCAP.
+    """Empty the capability bounding set, so that no program started later gains capabilities; a no-op without CAP_SETPCAP.
 
-    Keeps the capabilities that the process has now, so a zygote can do it once for all its runs.
+    The capabilities that the process has now are kept, so a zygote can do this once for all its runs.
     """
     with contextlib.suppress(OSError):  # EINVAL: the number after the kernel's last capability; EPERM: not allowed
         for capability in range(64):
@@ -243,10 +246,13 @@ def drop_bounding_set() -> None:
 
 
 def drop_capabilities(*, bounding: bool = True) -> None:
-    """Give up every capability for good: bounding and ambient sets, root's special rights, then the process's own.
+    """Give up every capability irreversibly: the ambient set, root's special rights, and the process's own capabilities.
+
+    Args:
+        bounding: whether to empty the bounding set too.
 
     Raises:
-        OSError: the last step failed, so the process may still have capabilities. What only hardens is best effort.
+        OSError: the last step failed, so the process may still have capabilities. Failures of the other steps are ignored.
     """
     if bounding:
         drop_bounding_set()

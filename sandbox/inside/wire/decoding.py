@@ -20,7 +20,7 @@ _DIGITS = 100_000
 
 
 class Array:
-    """An array where numpy must not be used: its parts, equal to nothing else."""
+    """Stands for an array in a process that must not use numpy: holds its parts and is equal to nothing else."""
 
     __slots__ = ("kind", "shape", "values")
 
@@ -32,17 +32,17 @@ class Array:
 
 
 def decode(data: Any, handle: Callable[..., Any] | None = None, *, arrays: bool = True, guard: bool = False) -> Any:
-    """Return the value of an encoding: only exact built-in types, and numpy's arrays.
+    """Return the value that `data` encodes: only exact built-in types, and numpy's arrays.
 
     Args:
         data: parsed JSON.
         handle: returns the object for a handle. Called with the object's description, its plain value if its class derives
             from a built-in type, the decoder, and the depth. Without it a handle is an error.
-        arrays: whether arrays become numpy's; in a trusted process they are `Array` objects, so that numpy reads none of it.
-        guard: whether this is a candidate's answer that a test will use; see `inert_values`.
+        arrays: whether arrays become numpy's. Trusted processes pass False and get `Array` objects, which numpy never reads.
+        guard: whether the data is a candidate's answer that a test will use; see `inert_values`.
 
     Raises:
-        CodecError: the data is not the encoding of a value.
+        CodecError: `data` is not the encoding of a value.
     """
     with codec_errors():
         return Decoder(handle, arrays, guard).get(data, 0)
@@ -62,7 +62,7 @@ _WRONG = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, R
 
 
 class Decoder:
-    """Decodes values within the limits on size and depth."""
+    """Decodes values and enforces the limits on their size and depth."""
 
     __slots__ = ("arrays", "collisions", "guard", "handle", "nodes", "order", "shared")
 
@@ -84,7 +84,7 @@ class Decoder:
         """The containers read, each after those inside it."""
 
     def get(self, data: Any, depth: int) -> Any:
-        """Decode a value at that depth."""
+        """Decode `data`, which is nested `depth` levels deep."""
         if self.shared is None or not (type(data) is list or (type(data) is dict and data.keys() & _CHANGEABLE)):
             return self.raw(data, depth)
         made = self.raw(data, depth)
@@ -92,7 +92,7 @@ class Decoder:
         return made
 
     def raw(self, data: Any, depth: int) -> Any:
-        """Decode a value without adding it to `order`."""
+        """Decode `data`, which is nested `depth` levels deep, without adding the value to `order`."""
         kind = type(data)
         if kind is str or kind is bool or data is None:
             return data
@@ -115,7 +115,7 @@ class Decoder:
         raise CodecError("an unknown tag")
 
     def all(self, data: Any, depth: int) -> list[Any]:
-        """Decode a list of encodings."""
+        """Decode each encoding in the list `data`, which is nested `depth` levels deep."""
         if type(data) is not list:
             raise CodecError("expected a list")
         if depth > MAX_DEPTH:
@@ -127,7 +127,7 @@ class Decoder:
         return [get(item, depth + 1) for item in data]
 
     def hashable(self, keys: list[Any]) -> list[Any]:
-        """Return the keys if hashing them is cheap: keys with equal hashes can be forged and take quadratic time."""
+        """Return `keys` if hashing them is cheap. Keys with equal hashes can be forged and take quadratic time."""
         if len(keys) > 100:
             run, last = 0, None
             for value in sorted(map(hash, keys)):

@@ -40,7 +40,7 @@ _NAMES = {id(value): name for name, value in BUILTINS.items()}
 
 
 class CannotCross(TypeError):
-    """A value that is not plain data, or is too large."""
+    """Raised for a value that cannot be encoded because it is not plain data or is too large."""
 
     def __init__(self, what: str, *, size: bool = False, value: object = None) -> None:
         super().__init__(what)
@@ -51,25 +51,25 @@ class CannotCross(TypeError):
 
 
 class CodecError(ValueError):
-    """The data is not the encoding of a value."""
+    """Raised for data that is not the encoding of any value."""
 
 
 def encode(value: Any, handle: Callable[..., Any] | None = None) -> Any:
-    """Return the JSON of a value.
+    """Return the JSON encoding of `value`.
 
     Args:
         value: anything.
-        handle: encodes what is not exactly plain data, or returns None. Called with the value, the encoder, the function that
-            encodes the plain base type of the value's class (or None), and the depth.
+        handle: encodes a value that is not exactly plain data, or returns None. Called with the value, the encoder, the
+            function that encodes the plain base type of the value's class (or None), and the depth.
 
     Raises:
-        CannotCross: the value is not plain data, or too large, or too deep. Exceptions of its iterators propagate.
+        CannotCross: the value is not plain data, too large or too deep. Exceptions of its iterators propagate.
     """
     return Encoder(handle).put(value, 0)
 
 
 class Encoder:
-    """Encodes values within the limits on size and depth."""
+    """Encodes values and enforces the limits on their size and depth."""
 
     __slots__ = ("_places", "handle", "nodes", "order", "room", "shared")
 
@@ -86,7 +86,7 @@ class Encoder:
         self._places: dict[int, int] = {}
 
     def put(self, value: Any, depth: int) -> Any:
-        """Encode a value at that depth."""
+        """Return the encoding of `value`, which is nested `depth` levels deep."""
         kind = type(value)
         if kind is bool or value is None:
             return value
@@ -117,14 +117,17 @@ class Encoder:
         return made
 
     def content(self, value: Any) -> Any:
-        """Encode the content of a container, even if it has a number."""
+        """Return the encoding of the items of the container `value`, even if the container itself has a number."""
         put = _PUT.get(type(value)) or _find(type(value))
         if put is None:
             raise CannotCross(type(value).__name__, value=value)
         return put(self, value, 1)
 
     def spend(self, nodes: int, room: int = 0) -> None:
-        """Charge what is written against the limits."""
+        """Count `nodes` values and `room` bytes of output against the limits on size.
+
+        Raise `CannotCross` if a limit is exceeded.
+        """
         self.nodes -= nodes
         self.room -= room + nodes
         if self.nodes < 0:
@@ -133,7 +136,7 @@ class Encoder:
             raise CannotCross(f"more than {MAX_BYTES} bytes", size=True)
 
     def all(self, values: Any, depth: int) -> list[Any]:
-        """Encode each value."""
+        """Return the encodings of `values`, which are nested `depth` levels deep."""
         put = self.put
         return [put(value, depth) for value in values]
 
@@ -242,7 +245,7 @@ BASE_VALUE = ""
 
 
 def base_encoder(kind: type) -> Callable[[Encoder, Any, int], Any] | None:
-    """Return the encoder of the container or string type that a class derives from; None if there is none."""
+    """Return the encoder of the container or string type that the class `kind` derives from; None if there is none."""
     bases = type.__dict__["__mro__"].__get__(kind)[1:]
     return next((_PUT[base] for base in bases if base in (str, bytes, list, tuple, dict, set, frozenset)), None)
 

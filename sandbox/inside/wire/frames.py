@@ -29,7 +29,7 @@ _STRING = re.compile(rb'"[^"]*+"?')
 
 
 class FrameError(ValueError):
-    """The received data, or the message to be sent, is not a frame."""
+    """The received bytes are not a frame, or the message cannot be sent as a frame."""
 
 
 def _refuse(name: object) -> object:
@@ -46,10 +46,10 @@ _chunks: Any = _make(None, _refuse, _quote, None, ":", ",", False, False, False)
 
 
 def pack(obj: dict[str, Any], limit: int = LIMIT) -> bytes:
-    """Encode a frame.
+    """Return `obj` encoded as a frame.
 
     Raises:
-        FrameError: it would exceed the limit, or holds values that JSON cannot represent.
+        FrameError: the frame would exceed `limit` bytes, or `obj` holds values that JSON cannot represent.
     """
     try:
         text = "".join(_chunks(obj, 0)) if _chunks is not None else json.dumps(obj, separators=(",", ":"), allow_nan=False)
@@ -64,10 +64,10 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def parse(payload: bytes, marks: int = MAX_MARKS) -> dict[str, Any]:
-    """Decode a frame's payload, which may hold at most `marks` brackets and commas.
+    """Return the message in `payload`, the content of a frame, which may hold at most `marks` brackets and commas.
 
     Raises:
-        FrameError: it is not one JSON object, or holds too many values, or is nested too deep.
+        FrameError: `payload` is not one JSON object, holds too many values, or is nested too deeply.
     """
     _bounded(payload, marks)
     try:
@@ -98,10 +98,10 @@ def _bounded(payload: bytes, most: int) -> None:
 
 
 def send(channel: socket.socket | int, obj: dict[str, Any], limit: int = LIMIT) -> None:
-    """Send a frame.
+    """Send `obj` as a frame over `channel`, a socket or a descriptor.
 
     Raises:
-        FrameError: it would exceed the limit, or holds values that JSON cannot represent. Nothing was sent.
+        FrameError: the frame would exceed `limit` bytes, or `obj` holds values that JSON cannot represent. Nothing was sent.
         EOFError: the other side has closed the channel.
     """
     data = pack(obj, limit)
@@ -117,7 +117,7 @@ def send(channel: socket.socket | int, obj: dict[str, Any], limit: int = LIMIT) 
 
 
 def receive(channel: socket.socket | int, limit: int = LIMIT) -> dict[str, Any]:
-    """Receive a frame, waiting for it.
+    """Wait for a frame of at most `limit` bytes on `channel`, a socket or a descriptor, and return its message.
 
     Raises:
         FrameError: the received data is not a frame.

@@ -21,7 +21,10 @@ _numpy_guarded = False
 
 
 class Builtin:
-    """Stands for a built-in function or type that the candidate returned: equal to it, and callable only without arguments."""
+    """Stands for a built-in function or type that the candidate returned.
+
+    It is equal to that function or type, and can be called only without arguments.
+    """
 
     __slots__ = ("__name__", "of")
 
@@ -59,7 +62,7 @@ class _NotForNumpy:
 
 
 class EmptyArray(_NotForNumpy):
-    """An empty array of the candidate: equal to one of the same shape, and never read by numpy."""
+    """Stands for an empty array of the candidate: equal to an empty array of the same shape, and never read by numpy."""
 
     __slots__ = ("_array",)
 
@@ -159,7 +162,10 @@ _EMPTY: dict[type, Any] = {
 
 
 def guard_empty(value: Any) -> Any:
-    """If the test uses numpy, return an empty sequence (or nested ones) as a value that numpy does not read; else the value."""
+    """Return `value`, replaced by an object that numpy does not read if it is an empty sequence and the test uses numpy.
+
+    A sequence that contains only empty sequences counts as empty.
+    """
     if _numpy_guarded and type(value) in _EMPTY and all(isinstance(item, _NotForNumpy) for item in value):
         return _EMPTY[type(value)](value)
     return value
@@ -183,7 +189,7 @@ def _size(numpy: Any, value: Any) -> int:
 
 
 def guard_numpy() -> None:
-    """Make numpy's comparisons accept empty operands if both are empty, and fail if only one is.
+    """Make numpy's comparisons succeed if both operands are empty, and fail if only one is.
 
     Does nothing if numpy is not installed.
     """

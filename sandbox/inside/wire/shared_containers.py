@@ -33,7 +33,10 @@ _is = _operator.is_
 
 
 class SharedContainers:
-    """One side's table: containers by number, and the items that each had at the last message."""
+    """The containers (lists, dicts and so on) that both processes hold, as one process sees them.
+
+    It stores each container by number, with the items that the container had at the last message.
+    """
 
     def __init__(self, handle: Callable[..., Any] | None = None, read: Callable[..., Any] | None = None, sign: int = 1) -> None:
         self.handle = handle
@@ -51,35 +54,45 @@ class SharedContainers:
         """Numbers of the containers that came with the last message."""
 
     def get(self, number: int) -> Any:
-        """Return the container with that number; None if there is none."""
+        """Return the container with that `number`; None if there is none."""
         return self._held[number][0] if number in self._held else None
 
     def write(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Encode values, each container once even if it occurs twice. Returns the JSON of each, and the containers in them.
+        """Encode `values`; a container that occurs twice is encoded once.
+
+        Returns:
+            The JSON encoding of each value, and the containers in the values.
 
         Raises:
-            CannotCross: a value is not plain data, or too large.
+            CannotCross: a value is not plain data, or is too large.
         """
         to = Encoder(self.handle, shared=self._numbers)
         return [to.put(value, 0) for value in values], to.order
 
     def read(self, data: Sequence[Any], *, guard: bool = False) -> tuple[list[Any], list[Any]]:
-        """Decode values that the other side has encoded. Returns them and the containers in them.
+        """Decode `data`, which the other process has encoded with `write`.
+
+        Args:
+            data: the encodings.
+            guard: whether they are a candidate's answer that a test will use; see `inert_values`.
+
+        Returns:
+            The values, and the containers in them.
 
         Raises:
-            CodecError: the data is malformed.
+            CodecError: `data` is malformed.
         """
         by = Decoder(self._read, True, guard, self.get)
         with codec_errors():
             return [by.get(item, 0) for item in data], by.order
 
     def send(self, containers: list[Any], holder: list[Any] | None = None, *, is_over: bool = False) -> dict[str, Any]:
-        """Return the update to send with the values just written: new numbers, changes, and containers no longer held.
+        """Return the update to send with the values just encoded: new numbers, changes, and containers no longer held.
 
         Args:
-            containers: those in the values.
-            holder: a list that holds the values; containers that nothing else holds are not numbered.
-            is_over: whether a call ends with this message, so that too large tables may be dropped.
+            containers: the containers in the values.
+            holder: a list that holds the values; containers that nothing else refers to get no number.
+            is_over: whether a call ends with this message, so that tables that have grown too large may be dropped.
         """
         places: Sequence[int] = range(len(containers))
         if holder is not None:
@@ -103,10 +116,15 @@ class SharedContainers:
         return update | ({"gone": dropped} if dropped else {})
 
     def receive(self, update: Any, containers: list[Any], *, guard: bool = False) -> None:
-        """Apply the update that came with a message: hold new containers, apply changes, drop what is no longer held.
+        """Apply the update that came with a message: store new containers, apply changes, and drop containers no longer held.
+
+        Args:
+            update: the update, as received.
+            containers: the containers in the values of the message.
+            guard: whether the message is a candidate's answer that a test will use; see `inert_values`.
 
         Raises:
-            ValueError: the update is malformed.
+            ValueError: `update` is malformed.
         """
         if type(update) is not dict or not all(type(update.get(key, [])) is list for key in ("held", "changed", "gone")):
             raise ValueError("no account of what both hold")

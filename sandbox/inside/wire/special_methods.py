@@ -33,7 +33,7 @@ SPECIAL = frozenset((*UNARY, *BINARY, *IN_PLACE, *ORDER, *_OTHERS))
 
 
 def of(kind: type) -> list[str]:
-    """Return the special methods that a class or one of its bases defines, sorted; those of `object` do not count."""
+    """Return the special methods that the class `kind` or one of its bases other than `object` defines, sorted by name."""
     defined: dict[str, bool] = {}
     for base in type.__dict__["__mro__"].__get__(kind)[:-1]:
         for name in SPECIAL & base.__dict__.keys():

@@ -174,19 +174,20 @@ def check(
 
 
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the package and the environment, such as word-ladder.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the environment and its package, such as word-ladder.")],
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="Where it goes: a new or empty folder, by default ./NAME.")
     ] = None,
     kind: Annotated[
         str,
         typer.Option(
-            help="single: one turn; tools: a model that calls tools; game: episodes with a state.",
+            help="single: one turn; tools: a model that calls tools; game: episodes with a state; file: no package, but one "
+            "file, a pipeline that trains on it, and a script for TRL.",
             autocompletion=completion.package_kinds,
         ),
     ] = "single",
 ) -> int:
-    """Make an installable package with an environment of your own: it works at once, with tests, README and CI."""
+    """Make an environment of your own, which works at once: a package with tests, README and CI, or one file."""
     from verigym.envs import UsageError
     from verigym.envs.contract.errors import did_you_mean
     from verigym.scaffold import KINDS, make_package
@@ -197,8 +198,12 @@ def init(
     names, place, written = make_package(name, chosen, folder)
     for path in written:
         print(f"wrote {path}")
-    print(
-        f"next:\n  cd {shlex.quote(str(place))}\n  pip install --editable '.[dev]'\n  verigym check {names.package}\n  pytest\n"
-        f"then change {place / 'src' / names.package / 'environment.py'}; README.md says how"
-    )
+    steps = [] if place.resolve() == Path.cwd() else [f"cd {shlex.quote(str(place))}"]
+    if chosen == "file":
+        steps += [f"verigym check {names.package}:{names.class_name}", "verigym pipeline run train.yaml", "verigym report runs"]
+        change = f"{place / names.package}.py: `make` writes the tasks, `judge` gives the verdict"
+    else:
+        steps += ["pip install --editable '.[dev]'", f"verigym check {names.package}", "pytest"]
+        change = f"{place / 'src' / names.package / 'environment.py'}; README.md says how"
+    print("next:", *(f"  {step}" for step in steps), f"then change {change}", sep="\n")
     return ExitCode.OK

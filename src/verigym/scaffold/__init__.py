@@ -1,4 +1,4 @@
-"""Makes an installable package with an environment of one's own, for `verigym init`.
+"""Makes an environment of one's own for `verigym init`: an installable package, or one file with a training run beside it.
 
 The texts are in `templates/`: `all/` is in every package, the other folders have the names of the kinds. `$name` is a value.
 """
@@ -22,7 +22,7 @@ from typing import Literal
 from verigym.envs import available
 from verigym.envs.contract.errors import UsageError
 
-Kind = Literal["single", "tools", "game"]
+Kind = Literal["single", "tools", "game", "file"]
 
 MAX_CHARS = 32
 """Of a name: the templates' lines then stay within their length."""
@@ -59,7 +59,16 @@ _OWN: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
 )
 """The kinds: files of the package by name, and what is in them."""
 
-KINDS: tuple[Kind, ...] = tuple(_OWN)
+PACKAGE_KINDS: tuple[Kind, ...] = tuple(_OWN)
+KINDS: tuple[Kind, ...] = (*PACKAGE_KINDS, "file")
+_FILES: Mapping[str, str] = MappingProxyType(
+    {
+        "$package.py": "file/environment.py",
+        "train.yaml": "file/train.yaml",
+        "with_trl.py": "file/with_trl.py",
+    }
+)
+"""What the kind `file` consists of."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +116,12 @@ def _module_is_there(package: str) -> bool:
 
 
 def make_package(name: str, kind: Kind, folder: Path | None = None) -> tuple[Names, Path, list[Path]]:
-    """Write a package with a small environment that works, its tests and its CI.
+    """Write a small environment that works: a package with its tests and its CI, or a file with what trains on it.
 
     Args:
-        name: of the package, see `names_of`.
-        kind: `single` for one turn, `tools` for a model that calls tools, `game` for episodes with a state.
+        name: of the package or the file, see `names_of`.
+        kind: `single` for one turn, `tools` for a model that calls tools, `game` for episodes with a state; `file` for one file
+            with one turn, a pipeline that trains on it, and a script for TRL.
         folder: where it goes, by default the package's name below the present folder. It must not exist, or be empty.
 
     Returns:
@@ -145,6 +155,8 @@ def _texts(names: Names, kind: Kind) -> dict[str, str]:
         "title": names.package.replace("_", " ").capitalize(),
         "verigym": version,
     }
+    if kind == "file":
+        return {Template(path).substitute(values): _read(source, values) for path, source in _FILES.items()}
     described = {f"src/{names.package}/{file}": what for file, what in _OWN[kind].items()}
     described["tests/test_environment.py"] = "verdicts as data, and the contract"
     described["pyproject.toml"] = (

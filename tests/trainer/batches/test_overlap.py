@@ -155,7 +155,7 @@ def test_an_error_in_the_update_ends_the_sampling(letters_model: Path, tmp_path:
         ({"loss": "reinforce"}, "overlap trains on groups that an earlier policy sampled, to which loss reinforce"),
         ({"loss": "reinforce", "correction": "opsm"}, "which loss reinforce takes no ratio; set a correction"),
         ({"engine": "vllm"}, "set vllm_sleep to false"),
-        ({"overlap": "two_steps"}, "'none' or 'one_step'"),
+        ({"overlap": "two_steps"}, "'none', 'one_step' or 'free'"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(more: dict[str, Any], message: str, tmp_path: Path) -> None:

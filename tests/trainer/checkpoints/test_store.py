@@ -51,6 +51,28 @@ def test_the_newest_is_found_and_old_ones_are_gone(saved: Path, tmp_path: Path) 
     assert sorted(path.name for path in saved.iterdir()) == ["step-00000004", "step-00000006"]
 
 
+def test_a_setting_that_is_newer_than_a_checkpoint_had_its_default(tmp_path: Path) -> None:
+    """Of the run, and of a source; what was never a setting, and another value, are refused."""
+    older = identity(tmp_path)
+    del older["max_staleness"], older["sources"][0]["min_share"]
+    store.save(tmp_path / "checkpoints", 3, lambda folder: None, {}, older, 2, {})
+    folder, now = tmp_path / "checkpoints", settings(tmp_path)
+    assert store.latest(folder, identity(tmp_path), 200, now) is not None
+    sources = [{"environment": "arithmetic", "min_share": 0.5}]
+    for more in ({"learning_rate": 0.5}, {"sources": sources}):
+        with pytest.raises(UsageError, match="was made with other settings"):
+            store.latest(folder, identity(tmp_path, **more), 200, settings(tmp_path, **more))
+    with pytest.raises(UsageError, match="was made with other settings"):
+        store.latest(folder, identity(tmp_path, grader="arithmetic@2+0"), 200, now)
+    nested = identity(tmp_path)
+    del nested["sources"][0]["min_share"]
+    store.save(tmp_path / "nested", 3, lambda folder: None, {}, nested, 2, {})
+    assert store.latest(tmp_path / "nested", identity(tmp_path), 200, now) is not None
+    store.save(tmp_path / "other", 3, lambda folder: None, {}, {**older, "gone": 1}, 2, {})
+    with pytest.raises(UsageError, match="gone was 1"):
+        store.latest(tmp_path / "other", identity(tmp_path), 200, now)
+
+
 def test_those_made_by_time_go_first_and_push_out_no_other(tmp_path: Path) -> None:
     def write(folder: Path) -> None:
         (folder / "weights").write_text("w")

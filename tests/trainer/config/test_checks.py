@@ -45,6 +45,7 @@ VALUES: dict[str, Any] = {
     "easy_share": 0.5,
     "hard_below": 0.5,
     "easy_above": 0.5,
+    "max_staleness": 3,
     "max_oversampling": 5,
     "replay_size": 3,
     "replay_below": 0.5,

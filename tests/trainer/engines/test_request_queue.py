@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from verigym.trainer.engines.base import Generated, Request
 from verigym.trainer.engines.vllm.client import Client, ServerStatus, ServerUnreachable
+from verigym.trainer.engines.vllm.fleet import Fleet
 from verigym.trainer.engines.vllm.request_queue import OpenRequest, RequestQueue
 from verigym.trainer.engines.vllm.server import Server, Weights
 
@@ -38,9 +39,11 @@ class Restarting:
 
 def test_an_outage_costs_each_request_one_try_however_many_threads_idle() -> None:
     client = Restarting(looks=3)
-    server = Server(cast(Client, client), wait_s=60.0)
-    server.weights = WEIGHTS
-    requests = RequestQueue([server], retries=2)
+    fleet = Fleet([Server(cast(Client, client))], wait_s=60.0)
+    client.looks, looks = 0, client.looks
+    fleet.push(WEIGHTS)
+    client.looks = looks
+    requests = RequestQueue(fleet, retries=2)
     threads = [threading.Thread(target=requests.ask, args=(0,), daemon=True) for _ in range(16)]
     for thread in threads:
         thread.start()
@@ -49,5 +52,6 @@ def test_an_outage_costs_each_request_one_try_however_many_threads_idle() -> Non
     requests.close()
     for thread in threads:
         thread.join(timeout=60)
+    fleet.close()
     assert sorted(one.token_ids for one in found if isinstance(one, Generated)) == [(0,), (1,)], found
     assert client.asked <= 4

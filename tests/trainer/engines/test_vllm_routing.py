@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -115,6 +117,7 @@ def test_while_a_server_is_away_the_other_takes_its_episodes(parts: tuple[Any, C
         one.open(port)
         try:
             engine.sync()  # as after the next update
+            until(lambda: not engine.fleet.out)
             assert [group.episodes for group in roll(engine, codec, order)] == expected
             assert len(one.prompts) > 8, "it is asked again"
         finally:
@@ -146,10 +149,150 @@ def test_a_server_that_keeps_failing_stops_the_run(parts: tuple[Any, Codec]) -> 
             play(engine, ["a", "b"])
 
 
-def test_homes_are_balanced_and_given_up() -> None:
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it did not come about in a minute"
+        time.sleep(0.01)
+
+
+def test_a_server_that_stays_away_ends_nothing_while_another_is_well(
+    parts: tuple[Any, Codec], caplog: pytest.LogCaptureFixture
+) -> None:
+    with small_server(parts[0]) as other:
+        one = SmallServer(parts[0])
+        one.open()
+        engine = engine_for(parts, one, other, wait_s=0.3)
+        assert len(play(engine, [None] * 4)) == 4
+        port = one.close()
+        for _ in range(3):
+            assert len(play(engine, ["a", "b", "c", None])) == 4
+            engine.sync()
+            time.sleep(0.2)  # longer than `wait_s` in all
+        assert engine.metrics()["servers_failing"] == 1
+        assert other.receiver.version == f"{engine.run}-4"
+        one.restart()
+        one.open(port)
+        try:
+            until(lambda: not engine.fleet.out)
+            assert one.receiver.version == f"{engine.run}-4", "it has the newest weights before it is asked"
+            asked = one.asked
+            assert len(play(engine, [None] * 8)) == 8 and one.asked > asked
+        finally:
+            one.close()
+        assert caplog.text.count("waiting for it") == 1 and caplog.text.count("is back") == 1
+
+
+def test_the_run_ends_when_all_stay_away_and_names_each(parts: tuple[Any, Codec]) -> None:
+    one, other = SmallServer(parts[0]), SmallServer(parts[0])
+    one.open()
+    other.open()
+    urls = [one.url, other.url]
+    engine = engine_for(parts, one, other, wait_s=0.3, retries=10)
+    one.close()
+    other.close()
+    with pytest.raises(UsageError, match=r"waited 0.3 s \(vllm_wait_s\)") as error:
+        play(engine, ["a"])
+    assert all(f"{url} does not answer" in str(error.value) for url in urls)
+
+
+def test_at_the_start_each_server_has_to_be_there(parts: tuple[Any, Codec]) -> None:
+    with small_server(parts[0]) as other:
+        one = SmallServer(parts[0])
+        one.open()
+        one.close()
+        with pytest.raises(UsageError, match=f"{one.url} does not answer"):
+            engine_for(parts, one, other, wait_s=0.3)
+
+
+def test_a_server_that_looks_well_and_fails_each_request_does_not_end_the_run(parts: tuple[Any, Codec]) -> None:
+    with small_server(parts[0]) as one, small_server(parts[0]) as other:
+        engine = engine_for(parts, one, other, retries=2)
+        one.always = "500"
+        for turn in range(3):
+            assert len(play(engine, list("abcdef"), turn)) == 6
+        assert one.asked < 18, "it is asked less and less"
+
+
+def test_weights_are_pushed_to_all_servers_at_the_same_time(parts: tuple[Any, Codec]) -> None:
+    with small_server(parts[0]) as one, small_server(parts[0]) as other:
+        arrived = [asyncio.Event(), asyncio.Event()]
+        for server, mine, others in ((one, *arrived), (other, *reversed(arrived))):
+            server.engine.before_load = meet(mine, others)
+        engine = engine_for(parts, one, other)
+        figures = engine.metrics()
+        assert 0 < figures["push_mb"] < 10 and 0 < figures["push_s"] < 60
+        assert set(engine.metrics()) == {"servers_failing"}, "there was no push since"
+
+
+def meet(mine: asyncio.Event, others: asyncio.Event) -> Callable[[], Awaitable[Any]]:
+    async def meeting() -> None:
+        mine.set()
+        await asyncio.wait_for(others.wait(), 60)
+
+    return meeting
+
+
+def test_an_answer_from_weights_that_changed_meanwhile_is_refused(parts: tuple[Any, Codec]) -> None:
+    with small_server(parts[0]) as one:
+        engine = engine_for(parts, one, retries=2)
+
+        def change() -> None:
+            one.receiver.version = f"{engine.run}-0"
+
+        one.engine.before_answer = change
+        with pytest.raises(UsageError, match="other weights.*tried 2 times"):
+            play(engine, [None])
+
+
+def test_a_server_started_again_with_less_room_is_refused(parts: tuple[Any, Codec]) -> None:
+    with small_server(parts[0]) as one:
+        engine = engine_for(parts, one)
+        one.state.vllm_config.model_config.max_model_len = 32
+        one.restart()
+        with pytest.raises(UsageError, match="a --max-model-len of 32; start it with 64"):
+            play(engine, [None])
+
+
+def test_published_weights_are_loaded_beside_the_sampling(parts: tuple[Any, Codec]) -> None:
+    """Each server ends what it was asked, then loads; completions say whose weights they are from."""
+    with small_server(parts[0]) as one, small_server(parts[0]) as other:
+        engine = engine_for(parts, one, other, requests=2)
+        engine.publish(7)
+        engine.settle()
+        loaded: list[int] = []
+        for server in (one, other):
+            server.engine.before_load = running_ended(server, loaded)
+        steps: list[int | None] = []
+
+        def finished(p: int, g: int, done: Generated) -> None:
+            steps.append(done.policy_step)
+            if len(steps) == 10:
+                engine.publish(8)
+
+        requests = [Request((0, number), [5, 6, 7, number % 20], ("k", number), 4, None) for number in range(400)]
+        engine.play(requests, temperature=1.0, on_finished=finished)
+        assert len(steps) == 400 and set(steps) == {7, 8}
+        assert loaded == [0, 0], "nothing was running on a server that loaded"
+        assert one.receiver.version == other.receiver.version
+        assert one.asked + other.asked == 400, "nothing was asked twice"
+
+
+def running_ended(server: SmallServer, loaded: list[int]) -> Callable[[], Awaitable[Any]]:
+    async def note() -> None:
+        loaded.append(server.asked - len(server.prompts))
+
+    return note
+
+
+def test_homes_are_balanced_by_tokens_and_given_up() -> None:
     homes = Homes(3)
-    assert [homes.of(name) for name in "abcdab"] == [0, 1, 2, 0, 0, 1]
+    assert [homes.of(name, 10) for name in "abcdab"] == [0, 1, 2, 0, 0, 1]
     homes.forget(["a", "d", "unknown"])
-    assert [homes.of(name) for name in "efb"] == [0, 0, 1]
+    assert [homes.of(name, 10) for name in "efb"] == [0, 0, 1]
     homes.move("b", 2)
-    assert homes.of("b") == 2 and homes.of("g") == 1
+    assert homes.of("b", 10) == 2 and homes.of("g", 10) == 1
+    assert homes.of("g", 100) == 1, "an episode stays, and weighs more as it grows"
+    assert [homes.of(name, 10) for name in "hij"] == [0, 2, 0], "0 has 20 tokens, 1 has 100, 2 has 20"
+    homes.forget("abcdefghij")
+    assert not homes._of and not homes._tokens and set(homes._load.values()) == {0}

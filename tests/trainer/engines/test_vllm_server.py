@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +19,8 @@ import pytest
 import requests
 import vllm_venv
 from chats import ChatEnvironment, chatting_model
+from letters import LettersEnvironment
+from named_policies import check_named_policies
 from vllm_fixtures import WATCHED_RUN, check_run, require_vllm, save_model, settings
 
 from verigym.trainer.config.run import build_config
@@ -175,3 +178,50 @@ def test_steps_of_episodes_on_two_servers(tmp_path: Path, monkeypatch: pytest.Mo
             )
             assert len(rows) == steps and min(turns) > 2 and mismatch < 1e-5
             assert min(done) > 0.3 * sum(done) and min(hits) > 0
+
+
+@pytest.mark.slow
+def test_free_overlap_on_two_servers(tmp_path: Path, tiny_tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take new weights while they sample, one is killed and comes back: each completion is from the weights it names."""
+    python = require_vllm()
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    model, log = save_model(tmp_path / "model", tiny_tokenizer), tmp_path / "servers.log"
+    ports = [free_port(), free_port()]
+    ages = check_named_policies(monkeypatch, max_staleness=2)
+    config = settings(
+        tmp_path,
+        model,
+        engine="vllm-server",
+        vllm_urls=[f"http://127.0.0.1:{port}" for port in ports],
+        vllm_requests=8,
+        temperature=1.0,
+        overlap="free",
+        steps=20,
+    )
+    again: list[subprocess.Popen[bytes]] = []
+    with serving(python, model, ports, log) as server:
+
+        def kill_and_restart() -> None:
+            while steps_done(tmp_path) < 5:
+                time.sleep(0.01)
+            end(server)
+            again.append(start(python, model, ports[0], log))
+
+        killing = threading.Thread(target=kill_and_restart, daemon=True)
+        killing.start()
+        try:
+            train(build_config(json.loads(config.read_text()), "test"), {"letters": LettersEnvironment()})
+        finally:
+            killing.join(timeout=60)
+            for one in again:
+                end(one)
+    assert again, "the server was killed in the middle"
+    rows = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["kind"] == "train"]
+    assert [row["step"] for row in rows] == list(range(1, 21))
+    stale = sum(row["stale_groups"] for row in rows)
+    print(
+        f"vllm-server, overlap free: {len(ages)} completions, staleness {sum(ages) / len(ages):.2f} and at most {max(ages)}, "
+        f"{stale} groups dropped, pushes of {rows[-1].get('push_mb', 0):.2f} MB"
+    )
+    assert max(ages) > 0 and max(row["servers_failing"] for row in rows) == 1

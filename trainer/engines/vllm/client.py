@@ -91,27 +91,37 @@ class Client:
         except (KeyError, TypeError, ValueError) as error:
             raise RequestFailed(f"{self.url} sent no status: {type(error).__name__} {error}") from None
 
-    def push(self, version: str, files: Sequence[Path], *, shared: bool) -> None:
-        """Send new weights to the server and have it load them.
+    def send(self, version: str, files: Sequence[Path]) -> None:
+        """Send the files of new weights to the server.
+
+        Args:
+            version: unique name of these weights.
+            files: safetensors files.
+
+        Raises:
+            RequestFailed: the server did not take them; another try may succeed.
+            UsageError: the server refuses them.
+        """
+        for file in files:
+            with file.open("rb") as data:
+                self._call("PUT", f"{_path(version)}/{file.name}", data=data)
+
+    def load(self, version: str, files: Sequence[Path], *, shared: bool) -> None:
+        """Have the server load weights, and wait for it; running completions are aborted.
 
         Args:
             version: unique name of these weights.
             files: safetensors files, all in one folder.
-            shared: whether the server sees that folder, so that only its path is sent.
+            shared: whether the server reads them there; otherwise they were sent.
 
         Raises:
             RequestFailed: the server did not load them; another try may succeed.
             UsageError: the server refuses them.
         """
-        path = f"/verigym/weights/{quote(version, safe='')}"
-        if not shared:
-            for file in files:
-                with file.open("rb") as data:
-                    self._call("PUT", f"{path}/{file.name}", data=data)
         body: dict[str, Any] = {"parts": [file.name for file in files]}
         if shared:
             body["folder"] = str(files[0].parent.resolve())
-        loaded = self._call("POST", path, data=json.dumps(body).encode())
+        loaded = self._call("POST", _path(version), data=json.dumps(body).encode())
         if loaded.get("version") != version:
             raise RequestFailed(f"{self.url} was given weights {version} and says it has {loaded.get('version')!r}")
 
@@ -170,3 +180,7 @@ class Client:
         if not isinstance(body, dict):
             raise RequestFailed(f"{self.url} sent {type(body).__name__} in place of an object")
         return body
+
+
+def _path(version: str) -> str:
+    return f"/verigym/weights/{quote(version, safe='')}"

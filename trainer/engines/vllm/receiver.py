@@ -4,7 +4,8 @@ Use: `vllm serve --middleware verigym.trainer.engines.vllm.receiver.Receiver`. I
 arrive. `GET /verigym/status` returns the server's status. `PUT /verigym/weights/VERSION/PART` stores a safetensors file; all
 files of a version together may not be larger than the model. `POST /verigym/weights/VERSION` loads the stored files, or those
 of a folder that both sides see. A completion request that names a version in `x-verigym-version` gets 409 if the server has
-another one, so that a restarted server never answers with the weights it was started with.
+another one when the request arrives or when its answer is ready. So a restarted server never answers with the weights it was
+started with, and no answer mixes two versions.
 """
 
 from __future__ import annotations
@@ -67,10 +68,7 @@ class Receiver:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         wanted = headers.get("x-verigym-version")
         if not path.startswith(PREFIX):
-            if wanted is not None and wanted != self.version:
-                await _answer(send, 409, {"error": "other weights"})
-                return
-            await self.app(scope, receive, send)
+            await self._pass_on(scope, receive, send, wanted)
             return
         try:
             _check_key(headers.get("authorization", ""))
@@ -79,6 +77,26 @@ class Receiver:
             await _answer(send, error.status, {"error": str(error)})
         except Exception as error:
             await _answer(send, 500, {"error": f"{type(error).__name__}: {error}"[:2000]})
+
+    async def _pass_on(self, scope: dict[str, Any], receive: Receive, send: Send, wanted: str | None) -> None:
+        """Have vLLM answer, with 409 in place of its answer where the weights are not, or no longer, those of the request."""
+        if wanted is None:
+            await self.app(scope, receive, send)
+            return
+        refused = False
+
+        async def checked(message: Message) -> None:
+            nonlocal refused
+            if message["type"] == "http.response.start" and wanted != self.version:
+                refused = True
+                await _answer(send, 409, {"error": "other weights"})
+            if not refused:
+                await send(message)
+
+        if wanted != self.version:
+            await _answer(send, 409, {"error": "other weights"})
+        else:
+            await self.app(scope, receive, checked)
 
     async def _serve(self, scope: dict[str, Any], words: list[str], receive: Receive) -> dict[str, Any]:
         method = scope["method"]

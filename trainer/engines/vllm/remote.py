@@ -1,7 +1,8 @@
 """Engine over vLLM servers in other processes or on other machines: pushes weights, requests completions over HTTP.
 
 A restarted server has the weights it was started with, and refuses to sample from those. The engine pushes the current weights
-again and repeats the lost requests. A completion counts once, when its answer has arrived.
+again and repeats the lost requests. A server that fails is left out until it is well again. A completion counts once, when its
+answer has arrived.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, generate_by_play
 from verigym.trainer.engines.sampling import sampling_parameters
 from verigym.trainer.engines.vllm.client import Client
+from verigym.trainer.engines.vllm.fleet import CHECK_S, Fleet
 from verigym.trainer.engines.vllm.request_queue import Homes, OpenRequest, RequestQueue, ServerAnswer
-from verigym.trainer.engines.vllm.server import Server, Weights
+from verigym.trainer.engines.vllm.server import Push, Server, Weights
 from verigym.trainer.engines.weights import DTYPES, write_weights
 from verigym.trainer.models.codec import Codec
 
@@ -57,7 +59,7 @@ class VllmServerEngine:
             weights_dir: folder that all servers see; None to send weights over HTTP.
             requests: concurrent requests per server.
             timeout_s: most seconds for one answer.
-            wait_s: most seconds that a server may be unreachable.
+            wait_s: most seconds for which all servers may be unreachable; at the start, any of them.
             retries: tries per completion.
         """
         self.model, self.codec = model, codec
@@ -66,10 +68,13 @@ class VllmServerEngine:
         self.requests, self.retries = requests, retries
         self.run = secrets.token_hex(4)
         self.pushes = 0
-        self.folder: tempfile.TemporaryDirectory[str] | None = None
+        self.weights: list[tuple[Weights, tempfile.TemporaryDirectory[str]]] = []
+        """Those whose files are there, the newest last."""
+        self.pushed: set[Push] = set()
         config = model.config
         limits: dict[str, Any] = {"timeout_s": timeout_s, "vocab_size": config.vocab_size}
-        self.servers = [Server(Client(url, api_key=api_key, **limits), wait_s) for url in urls]
+        self.servers = [Server(Client(url, api_key=api_key, **limits)) for url in urls]
+        self.fleet = Fleet(self.servers, wait_s)
         self.homes = Homes(len(self.servers))
         self.shape = (config.model_type, config.vocab_size, config.hidden_size, config.num_hidden_layers)
 
@@ -95,20 +100,57 @@ class VllmServerEngine:
         return min(server.max_model_len for server in self.servers)
 
     def sync(self) -> None:
-        """Push the policy's weights to every server and wait until each has loaded them.
+        """Push the policy's weights to all servers at the same time, and wait until each has loaded them or fails.
+
+        The first call needs all servers, later ones at least one.
 
         Raises:
-            UsageError: a server stays unreachable, or does not fit this policy.
+            UsageError: the servers stay unreachable, or one does not fit this policy.
         """
+        self.fleet.push(self._written(None))
+        self._clean()
+
+    def publish(self, step: int) -> None:
+        """Have the servers load the policy's weights while they go on sampling; does not wait for them. See `FreeEngine`.
+
+        Args:
+            step: number of updates that the policy has had.
+
+        Raises:
+            UsageError: the servers stay unreachable, or one does not fit this policy.
+        """
+        weights = self._written(step)
+        (self.fleet.publish if self.pushes > 1 else self.fleet.push)(weights)
+
+    def settle(self) -> None:
+        """Wait until every server that is well has the newest weights; see `FreeEngine`."""
+        self.fleet.settle()
+
+    def metrics(self) -> dict[str, float]:
+        """Return figures of the pushes since the last call (MB of one, seconds of the slowest), and how many servers fail."""
+        pushes = {server.last_push for server in self.servers if server.last_push is not None}
+        new, self.pushed = pushes - self.pushed, pushes
+        figures = {"servers_failing": float(self.fleet.failing)} if len(self.servers) > 1 else {}
+        if new:
+            figures |= {"push_mb": max(push.bytes for push in new) / 1e6, "push_s": max(push.seconds for push in new)}
+        return figures
+
+    def _written(self, step: int | None) -> Weights:
+        """Write the policy's weights into a new folder."""
         self.pushes += 1
-        old, self.folder = self.folder, self._new_folder()
-        try:
-            files = write_weights(self.model, Path(self.folder.name, "weights"), DTYPES[self.dtype])
-            for server in self.servers:
-                server.push(Weights(f"{self.run}-{self.pushes}", files, self.weights_dir is not None, self.shape))
-        finally:
-            if old:
-                old.cleanup()
+        folder = self._new_folder()
+        files = write_weights(self.model, Path(folder.name, "weights"), DTYPES[self.dtype])
+        weights = Weights(f"{self.run}-{self.pushes}", files, self.weights_dir is not None, self.shape, step)
+        self._clean()
+        self.weights.append((weights, folder))
+        return weights
+
+    def _clean(self) -> None:
+        """Delete the files that no server needs."""
+        for weights, folder in list(self.weights):
+            if not self.fleet.in_use(weights):
+                folder.cleanup()
+                self.weights.remove((weights, folder))
 
     def _new_folder(self) -> tempfile.TemporaryDirectory[str]:
         try:
@@ -151,7 +193,7 @@ class VllmServerEngine:
         Raises:
             UsageError: a server stays unreachable, keeps failing, or refuses a request.
         """
-        open_requests = RequestQueue(self.servers, self.retries)
+        open_requests = RequestQueue(self.fleet, self.retries)
         open_requests.put([self._opened(request, temperature) for request in requests])
         left = len(requests)
         try:
@@ -159,7 +201,8 @@ class VllmServerEngine:
                 for _ in range(min(self.requests, left)):  # no more can be open later: an episode has one turn at a time
                     threading.Thread(target=open_requests.ask, args=(number,), daemon=True).start()
             while left:
-                answer = self._answer(open_requests, wait=arrivals is None)
+                answer = self._answer(open_requests, CHECK_S if arrivals is None else ARRIVALS_S)
+                self.fleet.check()
                 if answer is not None:
                     left -= 1
                     self._take(answer, on_finished)
@@ -176,10 +219,10 @@ class VllmServerEngine:
             self.homes.move(answer.request.episode, answer.server)
         on_finished(*answer.request.place, answer.result)
 
-    def _answer(self, open_requests: RequestQueue, *, wait: bool) -> ServerAnswer | None:
-        """Return the next answer; None if none comes in a moment and `wait` is false."""
+    def _answer(self, open_requests: RequestQueue, wait_s: float) -> ServerAnswer | None:
+        """Return the next answer; None if none comes within `wait_s`."""
         try:
-            return open_requests.answers.get(timeout=None if wait else ARRIVALS_S)
+            return open_requests.answers.get(timeout=wait_s)
         except queue.Empty:
             return None
 
@@ -192,7 +235,8 @@ class VllmServerEngine:
             temperature=temperature,
             eos_ids=self.codec.eos_ids,
         )
-        return OpenRequest(request, parameters, None if request.episode is None else self.homes.of(request.episode))
+        home = None if request.episode is None else self.homes.of(request.episode, len(request.prompt))
+        return OpenRequest(request, parameters, home)
 
     def forget(self, episodes: Iterable[Hashable]) -> None:
         """Drop which server episodes belong to that are over."""
@@ -200,7 +244,8 @@ class VllmServerEngine:
 
     def close(self) -> None:
         """Close the connections and delete the files of weights."""
+        self.fleet.close()
         for server in self.servers:
             server.client.close()
-        if self.folder:
-            self.folder.cleanup()
+        for _, folder in self.weights:
+            folder.cleanup()

@@ -1,6 +1,6 @@
 """Open requests of several servers, and their answers.
 
-The turns of an episode go to one server, whose prefix cache has the earlier ones. Others take them while it does not answer.
+The turns of an episode go to one server, whose prefix cache has the earlier ones. Others take them while it is out.
 """
 
 from __future__ import annotations
@@ -9,39 +9,51 @@ import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.engines.base import Generated, Request
 from verigym.trainer.engines.sampling import Parameter
 from verigym.trainer.engines.vllm.client import RequestFailed
-from verigym.trainer.engines.vllm.server import FIRST_PAUSE_S, LONGEST_PAUSE_S, Server
+from verigym.trainer.engines.vllm.fleet import Fleet
+from verigym.trainer.engines.vllm.server import Weights
 
 
 class Homes:
-    """Which server each episode that goes on belongs to, by number."""
+    """Which server each episode that goes on belongs to, by number; thread-safe only under one caller."""
 
     def __init__(self, servers: int) -> None:
         self._of: dict[Hashable, int] = {}
-        self._counts = Counter({number: 0 for number in range(servers)})
+        self._tokens: dict[Hashable, int] = {}
+        self._load = Counter({number: 0 for number in range(servers)})
 
-    def of(self, episode: Hashable) -> int:
-        """Return an episode's server; a new episode gets the one with the fewest, the first of several."""
-        if episode not in self._of:
-            self.move(episode, min(self._counts, key=lambda number: (self._counts[number], number)))
-        return self._of[episode]
+    def of(self, episode: Hashable, tokens: int) -> int:
+        """Return an episode's server; a new episode gets the one whose episodes have the fewest tokens, the first of several.
+
+        Args:
+            episode: its key.
+            tokens: number of tokens of the episode so far.
+        """
+        server = self._of.get(episode)
+        self.forget([episode])
+        if server is None:
+            server = min(self._load, key=lambda number: (self._load[number], number))
+        self._of[episode], self._tokens[episode] = server, tokens
+        self._load[server] += tokens
+        return server
 
     def move(self, episode: Hashable, server: int) -> None:
-        """Have the next turns of an episode go to this server."""
-        self.forget([episode])
+        """Have the next turns of an episode go to `server`."""
+        before = self._of[episode]
         self._of[episode] = server
-        self._counts[server] += 1
+        self._load[before] -= self._tokens[episode]
+        self._load[server] += self._tokens[episode]
 
     def forget(self, episodes: Iterable[Hashable]) -> None:
-        """Drop episodes that are over."""
+        """Drop episodes that are over; unknown ones are ignored."""
         for episode in episodes:
             if (server := self._of.pop(episode, None)) is not None:
-                self._counts[server] -= 1
+                self._load[server] -= self._tokens.pop(episode)
 
 
 @dataclass
@@ -53,6 +65,8 @@ class OpenRequest:
     home: int | None
     """Number of its server; None for any."""
     tries: int = 0
+    failed_on: set[int] = field(default_factory=set)
+    """Servers on which it failed."""
 
 
 @dataclass(frozen=True)
@@ -67,76 +81,82 @@ class ServerAnswer:
 class RequestQueue:
     """Open requests and received answers; shared by the threads that ask servers."""
 
-    def __init__(self, servers: Sequence[Server], retries: int) -> None:
-        self.servers, self.retries = servers, retries
+    def __init__(self, fleet: Fleet, retries: int) -> None:
+        self.fleet, self.retries = fleet, retries
         self.answers: queue.SimpleQueue[ServerAnswer] = queue.SimpleQueue()
-        self.stop = threading.Event()
+        self._closed = False
         lock = threading.Lock()
-        self._changed = [threading.Condition(lock) for _ in servers]
+        self._changed = [threading.Condition(lock) for _ in fleet.servers]
         """By server, all with one lock: there may be a request for it."""
         self._open: deque[OpenRequest] = deque()
-        self._away: set[int] = set()
-        """Servers that failed and are not back yet."""
+        fleet.watch(self._wake_all)
 
     def put(self, requests: Sequence[OpenRequest]) -> None:
         """Add requests."""
+        out = self.fleet.out
         with self._changed[0]:
             for one in requests:
                 self._open.append(one)
-                anywhere = one.home is None or one.home in self._away
                 for number, changed in enumerate(self._changed):
-                    if anywhere or number == one.home:
+                    if self._may_take(number, one, out):
                         changed.notify()
 
     def close(self) -> None:
         """Have the threads end once their requests are answered."""
-        self.stop.set()
+        self._closed = True
         self._wake_all()
+        self.fleet.unwatch(self._wake_all)
 
     def ask(self, number: int) -> None:
         """Send a server one request after another until the queue is closed."""
-        server = self.servers[number]
-        while (one := self._take(number)) is not None:
+        client = self.fleet.servers[number].client
+        while (taken := self._take(number)) is not None:
+            one, weights = taken
             try:
-                result = server.client.complete(one.request.prompt, one.parameters, server.version)
-                self.answers.put(ServerAnswer(one.request, result, number))
-                continue
+                result = client.complete(one.request.prompt, one.parameters, weights.version)
             except RequestFailed as error:
+                self.fleet.end(number, error)
                 one.tries += 1
+                one.failed_on.add(number)
                 if one.tries >= self.retries:
                     failure = UsageError(f"{error}; tried {one.tries} times (vllm_retries)")
                     self.answers.put(ServerAnswer(one.request, failure, number))
                     return
-                self.stop.wait(min(FIRST_PAUSE_S * 2**one.tries, LONGEST_PAUSE_S))
+                self.put([one])
             except BaseException as error:  # the calling thread raises it
+                self.fleet.end(number)
                 self.answers.put(ServerAnswer(one.request, error, number))
                 return
-            self._set_away(number, True)
-            self.put([one])
-            try:
-                server.recover(self.stop)
-            except BaseException as error:
-                self.answers.put(ServerAnswer(one.request, error, number))
-                return
-            self._set_away(number, False)
+            else:
+                self.fleet.end(number)
+                self.answers.put(ServerAnswer(one.request, replace(result, policy_step=weights.step), number))
 
-    def _take(self, number: int) -> OpenRequest | None:
-        """Remove and return the first request that this server may answer; None when the queue is closed."""
+    def _take(self, number: int) -> tuple[OpenRequest, Weights] | None:
+        """Begin the first request that this server may answer, and return it with the server's weights; None at the end."""
         changed = self._changed[number]
         with changed:
-            while not self.stop.is_set():
-                # A server that is away would only fail, and each failure counts against the request's tries.
-                for place, one in enumerate(self._open if number not in self._away else ()):
-                    if one.home is None or one.home == number or one.home in self._away:
-                        del self._open[place]
-                        return one
+            while not self._closed:
+                out = (
+                    self.fleet.out
+                )  # a server that is out would only fail, and each failure counts against the request's tries
+                if number not in out:
+                    for place, one in enumerate(self._open):
+                        if self._may_take(number, one, out) and (weights := self.fleet.begin(number)) is not None:
+                            del self._open[place]
+                            return one, weights
                 changed.wait()
         return None
 
-    def _set_away(self, number: int, away: bool) -> None:
-        with self._changed[0]:
-            (self._away.add if away else self._away.discard)(number)
-        self._wake_all()
+    def _may_take(self, number: int, one: OpenRequest, out: frozenset[int]) -> bool:
+        """Return whether server `number` may take a request: it is the request's home, or stands in for it.
+
+        Servers on which it failed come last, so that a server that fails each request does not use up its tries.
+        """
+        if number in out:
+            return False
+        if number in one.failed_on:
+            return all(other in out or other in one.failed_on for other in range(len(self._changed)))
+        return one.home in (None, number) or one.home in out or one.home in one.failed_on
 
     def _wake_all(self) -> None:
         with self._changed[0]:

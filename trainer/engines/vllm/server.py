@@ -1,93 +1,78 @@
-"""Keeps a server at the current weights: waits while it is unreachable, and pushes them again after a restart."""
+"""One vLLM server: the weights it has, and how it gets those it should have."""
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.engines.vllm.client import Client, RequestFailed, ServerStatus
 
-logger = logging.getLogger("verigym.trainer")
-
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
-
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights that a server should have."""
+    """One version of the policy's weights, as files."""
 
     version: str
+    """Unique name: the run's, and a number."""
     files: Sequence[Path]
     shared: bool
+    """Whether the servers read the files themselves, in a folder that they share with the trainer."""
     shape: tuple[str | int, ...]
+    """Model type, vocabulary, hidden size, layers."""
+    step: int | None = None
+    """Number of updates after which the policy had these weights; None if nobody said."""
+
+
+@dataclass(frozen=True)
+class Push:
+    """What one push took."""
+
+    bytes: int
+    seconds: float
 
 
 class Server:
-    """One server. Threads whose request fails call `recover`."""
+    """One server. Used by one thread, its keeper; the attributes may be read by others."""
 
-    def __init__(self, client: Client, wait_s: float) -> None:
+    def __init__(self, client: Client) -> None:
         self.client = client
-        self.wait_s = wait_s
-        self.lock = threading.Lock()
         self.weights: Weights | None = None
+        """The weights that it is known to have."""
         self.boot = ""
         self.max_model_len = 0
+        self.last_push: Push | None = None
 
-    @property
-    def version(self) -> str:
-        """Version of the weights that it should have."""
-        assert self.weights is not None, "sync comes before sampling"
-        return self.weights.version
+    def update(self, weights: Weights, loading: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        """Give the server these weights unless it has them.
 
-    def push(self, weights: Weights) -> None:
-        """Push these weights; wait while the server is unreachable."""
-        with self.lock:
-            self.weights = weights
-            self._ensure_weights(weights, threading.Event())
-
-    def recover(self, stop: threading.Event) -> None:
-        """Return when the server answers and has the current weights, or when `stop` is set.
+        Args:
+            weights: the weights that it should have.
+            loading: makes the context in which the server loads the files, once they are where it reads them.
 
         Raises:
-            UsageError: it stays unreachable for `wait_s`, or another run pushes weights to it.
+            RequestFailed: the server does not answer, or not now; another try may succeed.
+            UsageError: the server does not fit this policy, or another run uses it.
         """
-        with self.lock:
-            assert self.weights is not None
-            self._ensure_weights(self.weights, stop)
-
-    def _ensure_weights(self, weights: Weights, stop: threading.Event) -> None:
-        deadline: float | None = None
-        pause_s = FIRST_PAUSE_S
-        warned = False
-        while not stop.is_set():
+        status = self.client.status()
+        if status.version != weights.version:
+            self._check(status, weights)
+            begun = time.perf_counter()
             try:
-                status = self.client.status()
-                if status.version != weights.version:
-                    self._check(status, weights)
-                    self.client.push(weights.version, weights.files, shared=weights.shared)
-                self.boot = status.boot
-                self.max_model_len = status.max_model_len
-                if warned:
-                    logger.warning("%s is back and has the current weights", self.client.url)
-                return
-            except RequestFailed as error:
-                # Measured from the first failure: a single answer may take longer than `wait_s`.
-                deadline = deadline or time.monotonic() + self.wait_s
-                if time.monotonic() > deadline:
-                    raise UsageError(
-                        f"{error}; waited {self.wait_s:g} s (vllm_wait_s). Start the server again; the run goes on from its "
-                        "newest checkpoint"
-                    ) from None
-                if not warned:
-                    logger.warning("%s; waiting for it for up to %g s", error, self.wait_s)
-                    warned = True
-                stop.wait(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                size = sum(file.stat().st_size for file in weights.files)
+                if not weights.shared:
+                    self.client.send(weights.version, weights.files)
+            except FileNotFoundError:  # newer weights have replaced them
+                raise RequestFailed(
+                    f"{self.client.url}: weights {weights.version} were replaced before they were sent"
+                ) from None
+            with loading():
+                self.client.load(weights.version, weights.files, shared=weights.shared)
+            self.last_push = Push(size, time.perf_counter() - begun)
+        self.boot, self.max_model_len, self.weights = status.boot, status.max_model_len, weights
 
     def _check(self, status: ServerStatus, weights: Weights) -> None:
         url = self.client.url
@@ -101,4 +86,9 @@ class Server:
             raise UsageError(
                 f"{url} has a model of another shape: {list(status.shape)}, the policy is {list(weights.shape)} (type, "
                 "vocabulary, hidden size, layers); start it with the run's model"
+            )
+        if self.max_model_len and status.max_model_len < self.max_model_len:
+            raise UsageError(
+                f"{url} was started again with a --max-model-len of {status.max_model_len}; start it with "
+                f"{self.max_model_len}, as before"
             )

@@ -35,12 +35,12 @@ class SharedServersEngine(VllmServerEngine):
         if self.world.main:
             return
         self.run, self.pushes, files = pushed
-        for server in self.servers:  # finds the version there, and learns the server's limits
-            server.push(Weights(f"{self.run}-{self.pushes}", files, self.weights_dir is not None, self.shape))
+        # Finds the version there, and learns the servers' limits.
+        self.fleet.push(Weights(f"{self.run}-{self.pushes}", files, self.weights_dir is not None, self.shape))
 
     def _pushed(self) -> tuple[str, int, list[Path]]:
-        assert self.folder is not None
-        return self.run, self.pushes, sorted(Path(self.folder.name, "weights").iterdir())
+        weights, _ = self.weights[-1]
+        return self.run, self.pushes, list(weights.files)
 
     def share(self, world: World) -> None:
         """Take this process's share of the requests that a server takes at a time."""

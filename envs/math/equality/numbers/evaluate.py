@@ -39,7 +39,7 @@ Scope = Mapping[str, Value]
 
 
 class Evaluation:
-    """Evaluates trees at one point with one precision."""
+    """Evaluates trees at one point, with one precision."""
 
     def __init__(self, arithmetic: Arithmetic, seed: str, steps: Steps | None = None) -> None:
         """Compute with `arithmetic`. `seed` determines unknown functions; `steps` records branches of step functions."""
@@ -48,7 +48,7 @@ class Evaluation:
         self.steps = steps
 
     def value(self, node: Node, scope: Scope) -> Value:  # noqa: C901  (a table of the kinds of nodes)
-        """Return the value, or raise `Undecided`."""
+        """Return the value of `node`, using the values in `scope` for symbols. Raise `Undecided` if it has none."""
         arithmetic = self.arithmetic
         arithmetic.work.spend(10)
         match node:

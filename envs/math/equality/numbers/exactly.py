@@ -38,9 +38,9 @@ Scope = Mapping[str, Rational]
 
 
 def rational(node: Node, work: WorkBudget | None = None) -> Fraction | None:
-    """Return the exact value of a tree; None if it is no rational constant, undefined or too large.
+    """Return the exact value of `node`; None if it is not a rational constant, undefined or too large.
 
-    The cost is taken from the budget `work`, if given, which also caches costly values.
+    The cost is subtracted from the budget `work`, if given, which also caches costly values.
     """
     if isinstance(node, Number):
         return node.value
@@ -68,7 +68,10 @@ def _tried(node: Node, work: WorkBudget) -> Fraction | None:
 
 
 def value(node: Node, scope: Scope, work: WorkBudget) -> Rational:
-    """Return the value, with values for the symbols in `scope`, or raise `Undecided`."""
+    """Return the exact value of `node`, using the values in `scope` for symbols.
+
+    Raise `Undecided` if it has no rational value.
+    """
     work.spend(10)
     match node:
         case Number(number):
@@ -97,7 +100,7 @@ def value(node: Node, scope: Scope, work: WorkBudget) -> Rational:
 
 
 def quotient(top: Rational, bottom: Rational, work: WorkBudget) -> Rational:
-    """Return top / bottom."""
+    """Return the quotient `top / bottom`. Raise `Undefined` if `bottom` is zero."""
     if bottom == 0:
         raise Undefined("a division by zero")
     charge(work, bits(top) + bits(bottom))
@@ -229,7 +232,7 @@ def _series(name: str, body: Node, index: str, bounds: tuple[Node, Node], scope:
 
 
 def determinant(rows: list[list[Rational]], work: WorkBudget) -> Rational:
-    """Return the determinant of a square matrix by elimination."""
+    """Return the determinant of the square matrix `rows`, computed by elimination."""
     order = len(rows)
     if order > MAX_ORDER:
         raise TooMuch("a determinant of this order")

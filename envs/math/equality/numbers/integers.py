@@ -18,12 +18,15 @@ MAX_DENOMINATOR = 64
 
 
 def bits(value: Rational) -> int:
-    """Return the size of a rational."""
+    """Return the size of `value` in bits."""
     return value.numerator.bit_length() + value.denominator.bit_length()
 
 
 def charge(work: WorkBudget, size: int) -> None:
-    """Charge one operation on numbers of `size` bits; the greatest common divisor inside is quadratic."""
+    """Subtract from `work` the cost of one operation on numbers of `size` bits.
+
+    The cost is quadratic in the size because of the greatest common divisor that the operation computes.
+    """
     if size > MAX_BITS:
         raise TooMuch("a number of more than 100,000 bits")
     words = size >> 6
@@ -31,7 +34,7 @@ def charge(work: WorkBudget, size: int) -> None:
 
 
 def power(base: Rational, exponent: int, work: WorkBudget) -> Rational:
-    """Return base ** exponent for an integer exponent."""
+    """Return `base ** exponent`."""
     if base == 0 and exponent <= 0:
         raise Undefined("zero to a power that is not positive")
     if base in (1, -1) or exponent == 0:
@@ -44,7 +47,7 @@ def power(base: Rational, exponent: int, work: WorkBudget) -> Rational:
 
 
 def integer_root(value: int, degree: int) -> int:
-    """Return the greatest integer whose power is at most `value`, which is not negative."""
+    """Return the greatest integer whose power with exponent `degree` is at most `value`, which must not be negative."""
     if degree == 2:
         return math.isqrt(value)
     size = value.bit_length()
@@ -59,7 +62,10 @@ def integer_root(value: int, degree: int) -> int:
 
 
 def exact_root(value: Rational, degree: int, work: WorkBudget) -> Rational | None:
-    """Return the real root of a rational where it is rational; a negative value has one only for odd degrees."""
+    """Return the real root of `value` with the given `degree` if it is rational, else None.
+
+    A negative `value` has a real root only for odd degrees.
+    """
     if value < 0:
         if degree % 2 == 0:
             return None
@@ -78,7 +84,10 @@ def exact_root(value: Rational, degree: int, work: WorkBudget) -> Rational | Non
 
 
 def factorial(number: int, work: WorkBudget) -> int:
-    """Return number!, whose size is estimated first."""
+    """Return the factorial of `number`.
+
+    Its size is estimated first, and `TooMuch` raised if the budget `work` does not suffice.
+    """
     if number < 0:
         raise Undefined("the factorial of a negative integer")
     charge(work, number * max(number.bit_length() - 1, 1))
@@ -86,7 +95,7 @@ def factorial(number: int, work: WorkBudget) -> int:
 
 
 def double_factorial(number: int, work: WorkBudget) -> int:
-    """Return number!!, the product of every second integer."""
+    """Return the double factorial of `number`: number (number - 2) (number - 4) ..., down to 1 or 2."""
     if number < -1:
         raise Undefined("the double factorial of a negative integer")
     charge(work, max(number, 0) * max(number.bit_length() - 1, 1) // 2)
@@ -94,7 +103,7 @@ def double_factorial(number: int, work: WorkBudget) -> int:
 
 
 def falling(top: Rational, count: int, work: WorkBudget) -> Rational:
-    """Return top (top - 1) ... (top - count + 1)."""
+    """Return the falling factorial top (top - 1) ... (top - count + 1)."""
     if count < 0:
         return 0
     if isinstance(top, int) and 0 <= top < count:
@@ -108,7 +117,7 @@ def falling(top: Rational, count: int, work: WorkBudget) -> Rational:
 
 
 def binomial(top: Rational, count: int, work: WorkBudget) -> Rational:
-    """Return top over count; `top` may be negative or a fraction."""
+    """Return the binomial coefficient of `top` over `count`; `top` may be negative or a fraction."""
     if isinstance(top, int) and 0 <= top and 2 * count > top:
         count = top - count
     product = falling(top, count, work)
@@ -120,7 +129,10 @@ def binomial(top: Rational, count: int, work: WorkBudget) -> Rational:
 
 
 def rational_log(value: Rational, base: Rational, work: WorkBudget) -> Rational | None:
-    """Return log_base(value) where it is rational with a small denominator: a guess in floats, proved exactly."""
+    """Return the logarithm of `value` to `base` if it is rational with a small denominator, else None.
+
+    It is guessed with floating-point numbers and then proved exactly.
+    """
     if value <= 0 or base <= 0 or base == 1:
         raise Undefined("a logarithm outside its domain")
     if value == 1:
@@ -140,14 +152,18 @@ def _log(value: Rational) -> float:
 
 
 def simple(value: Rational) -> Rational:
-    """Return an integer where the fraction is one: integers compute several times faster."""
+    """Return `value`, as an int if it is an integer, since ints compute several times faster than fractions."""
     return value.numerator if value.denominator == 1 else value
 
 
 def factor(number: int, work: WorkBudget, limit: int = 1000) -> tuple[dict[int, int], bool]:
-    """Return {divisor: exponent} by trial division below `limit`, and whether all divisors are known to be prime.
+    """Factorise `number` by trial division by divisors below `limit`.
 
-    What is left over is one divisor, reduced to the number whose power it is unless it is very large.
+    A remaining factor is returned as one divisor. If it is a perfect power, the base and its exponent are returned instead,
+    unless it is very large.
+
+    Returns:
+        {divisor: exponent}, and whether all divisors are known to be prime.
     """
     exponents: dict[int, int] = {}
     divisor = 2

@@ -29,7 +29,10 @@ _SATURATING = frozenset(("sinh", "cosh", "tanh"))
 
 
 class Arithmetic:
-    """Arithmetic of one precision. `need` counts the bits that the numbers met so far span, `lost` those lost in sums."""
+    """Floating-point arithmetic of one precision.
+
+    `need` is the number of bits that the numbers so far span, and `lost` the number of bits lost in sums.
+    """
 
     def __init__(self, precision: int, work: WorkBudget, *, real: bool) -> None:
         """Compute with `precision` bits; with `real`, what leaves the real numbers is undefined."""
@@ -45,14 +48,14 @@ class Arithmetic:
 
     # --- numbers in and out -----------------------------------------------------------------------------------------
     def rational(self, top: int, bottom: int = 1) -> Value:
-        """Return a rational."""
+        """Return the value of `top / bottom`."""
         self.work.spend(self.cheap)
         if bottom == 1:
             return self.lib.from_int(top, self.precision, _DOWN)
         return self.lib.from_rational(top, bottom, self.precision, _DOWN)
 
     def constant(self, name: str) -> Value:
-        """Return pi, e or i."""
+        """Return the value of the constant `name`: pi, e or i."""
         self.work.spend(self.cheap * 3)
         if name == "pi":
             return self.lib.mpf_pi(self.precision, _DOWN)
@@ -63,7 +66,7 @@ class Arithmetic:
         raise Unsupported(name)
 
     def integer(self, value: Value) -> int | None:
-        """Return the integer that a value is, up to rounding; None where it is none."""
+        """Return the integer that `value` equals up to rounding; None if there is none."""
         if len(value) == 2:
             return None
         if value == self.lib.fzero:
@@ -81,7 +84,7 @@ class Arithmetic:
 
     # --- arithmetic -------------------------------------------------------------------------------------------------
     def total(self, terms: list[Value]) -> Value:
-        """Return a sum; what rounding alone can explain is zero."""
+        """Return the sum of `terms`. A sum so small that rounding alone can explain it is zero."""
         lib = self.lib
         self.work.spend(15 * len(terms) + (self.precision >> 8))
         real = imaginary = lib.fzero
@@ -118,20 +121,20 @@ class Arithmetic:
         return part
 
     def negative(self, value: Value) -> Value:
-        """Return minus a value."""
+        """Return the negative of `value`."""
         if len(value) == 2:
             return (self.lib.mpf_neg(value[0]), self.lib.mpf_neg(value[1]))
         return self.lib.mpf_neg(value)
 
     def product(self, one: Value, two: Value) -> Value:
-        """Return a product."""
+        """Return the product of `one` and `two`."""
         self.work.spend(self.cheap * (1 if len(one) == len(two) == 4 else 5))
         if len(one) == 4 and len(two) == 4:
             return self.lib.mpf_mul(one, two, self.precision, _DOWN)
         return self.tidy(self.lib.mpc_mul(self.pair(one), self.pair(two), self.precision, _DOWN))
 
     def quotient(self, one: Value, two: Value) -> Value:
-        """Return a quotient."""
+        """Return the quotient `one / two`."""
         self.work.spend(self.cheap * (2 if len(one) == len(two) == 4 else 8))
         if two == self.lib.fzero:
             raise Undefined("a division by zero")
@@ -140,11 +143,14 @@ class Arithmetic:
         return self.tidy(self.lib.mpc_div(self.pair(one), self.pair(two), self.precision, _DOWN))
 
     def pair(self, value: Value) -> Value:
-        """Return a value as a complex pair."""
+        """Return `value` as a pair of real and imaginary part."""
         return value if len(value) == 2 else (value, self.lib.fzero)
 
     def tidy(self, value: Value) -> Value:
-        """Return a complex pair without the part that is only rounding; a real number where nothing imaginary is left."""
+        """Return the complex `value` without a real or imaginary part that is only a rounding error.
+
+        If no imaginary part is left, the result is a real number.
+        """
         real, imaginary = value
         if imaginary[1] and real[1]:
             difference = imaginary[2] + imaginary[3] - real[2] - real[3]
@@ -156,10 +162,14 @@ class Arithmetic:
 
     # --- powers -----------------------------------------------------------------------------------------------------
     def power(self, base: Value, exponent: Value, odd: int | None = None) -> Value:
-        """Return a power.
+        """Return `base` to the power of `exponent`.
 
-        `odd` is the numerator of an exponent that is a fraction with an odd denominator: negative bases then have the
-        real power, as school has it, not the principal one.
+        Args:
+            base: the base.
+            exponent: the exponent.
+            odd: the numerator of an exponent that is a fraction with an odd denominator. A negative base then has the real
+                power
+                taught at school, not the principal one.
         """
         lib = self.lib
         self.work.spend(self.dear * (2 if len(base) == len(exponent) == 4 else 6))
@@ -202,7 +212,7 @@ class Arithmetic:
 
     # --- functions --------------------------------------------------------------------------------------------------
     def function(self, name: str, value: Value) -> Value:  # noqa: C901  (a table of functions, then one path)
-        """Return an elementary function of a value."""
+        """Return the elementary function `name` of `value`."""
         lib = self.lib
         self.work.spend(self.dear * (1 if len(value) == 4 else 6))
         match name:
@@ -242,7 +252,7 @@ class Arithmetic:
         return self.tidy(pair(self.pair(value), self.precision, _DOWN))
 
     def gamma(self, value: Value) -> Value:
-        """Return the gamma function."""
+        """Return the gamma function of `value`."""
         self.work.spend(self.dear * (16 if len(value) == 4 else 200))
         if len(value) == 4 and (value == self.lib.fzero or (value[0] and self.integer(value) is not None)):
             raise Undefined("a pole of the gamma function")
@@ -253,20 +263,24 @@ class Arithmetic:
         return self.tidy(self.lib.mpc_gamma(value, self.precision, _DOWN))
 
     def absolute(self, value: Value) -> Value:
-        """Return the absolute value."""
+        """Return the absolute value of `value`."""
         self.work.spend(self.cheap * 4)
         return self.lib.mpf_abs(value) if len(value) == 4 else self.lib.mpc_abs(value, self.precision, _DOWN)
 
 
 def finite(value: Value) -> Value:
-    """Return an mpf, which must be a number."""
+    """Return `value`, an mpf, if it is finite.
+
+    Raises:
+        Undefined: it is infinite or not a number.
+    """
     if not value[1] and value[2]:
         raise Undefined("an infinite value")
     return value
 
 
 def magnitude(value: Value) -> int:
-    """Return the binary exponent of a value: |value| < 2 ** magnitude; 0 for zero."""
+    """Return the binary exponent m of `value`, with |value| < 2 ** m; 0 if the value is zero."""
     if len(value) == 2:
         sizes = [part[2] + part[3] for part in value if part[1]]
         return max(sizes) if sizes else 0
@@ -275,7 +289,7 @@ def magnitude(value: Value) -> int:
 
 
 def size_of(value: Value) -> int:
-    """Return the magnitude, at least 0."""
+    """Return the magnitude of `value`, or 0 if the magnitude is negative."""
     return max(magnitude(value), 0)
 
 

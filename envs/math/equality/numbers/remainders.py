@@ -13,9 +13,9 @@ _STEP = 20
 
 
 def remainder(node: Node, modulus: int, work: WorkBudget) -> int | None:
-    """Return an integer's remainder in 0..modulus-1; None where the tree is no integer that sums, products and powers make.
+    """Return the remainder of an integer in 0..modulus-1; None if sums, products and powers of integers do not make `node`.
 
-    Powers are computed by repeated squaring, and the exponents themselves exactly.
+    Powers are computed by repeated squaring, and their exponents exactly.
     """
     if modulus < 1 or modulus.bit_length() > MAX_MODULUS_BITS:
         return None

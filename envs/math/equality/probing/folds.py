@@ -31,12 +31,12 @@ ValueAt = Callable[[Node, Fraction], Fraction | None]
 
 
 class Folds:
-    """The folds of two trees.
+    """The folds of two trees, that is, the places where they lose the sign of an expression, such as absolute values.
 
     Attributes:
-        single: the factors whose sign one tree hides and the other does not, and is not evident.
-        arguments: all beside whose zeros the trees may fold.
-        differ: whether the two fold different things.
+        single: the expressions whose sign one tree loses and the other does not; left out if the sign is evident.
+        arguments: all expressions at whose zeros the trees may have a fold.
+        differ: whether the two trees have different folds.
     """
 
     def __init__(self, a: Node, b: Node, whole: frozenset[str]) -> None:
@@ -169,10 +169,12 @@ def _nonnegative(node: Node, whole: frozenset[str]) -> bool:
 
 
 class Line:
-    """A line through the space of the variables: an axis for one of them or for an integer, a drawn line for several.
+    """A line through the space of the variables.
+
+    It is an axis for a single real or integer variable, or a randomly drawn line for several variables.
 
     Attributes:
-        whole: whether only its positive integers count.
+        whole: whether only the positive integers on the line count.
     """
 
     def __init__(self, names: list[str], whole: frozenset[str], seed: str, index: int) -> None:
@@ -193,7 +195,7 @@ class Line:
                 self.ways[name] = Fraction(first - 128, 32) + Fraction(1, 128), slope
 
     def at(self, place: Fraction) -> dict[str, Fraction]:
-        """Return the point at a place on the line."""
+        """Return the point at the coordinate `place` on the line: variable -> value."""
         return {name: start + place * slope for name, (start, slope) in self.ways.items()}
 
 
@@ -202,15 +204,31 @@ def _real_lines(free: list[str]) -> int:
 
 
 def lines(names: list[str], whole: frozenset[str], seed: str) -> list[Line]:
-    """Return the lines along which two trees are compared: an axis for a single variable, else some for reals and integers."""
+    """Return the lines along which two trees are compared.
+
+    A single variable gives its axis; several variables give some lines for reals and some for integers.
+
+    Args:
+        names: the variables.
+        whole: the variables that are integers.
+        seed: seed of the drawn lines.
+    """
     count = _real_lines([name for name in names if name not in whole]) + min(len(whole), MAX_AXES)
     return [Line(names, whole, seed, index) for index in range(count)]
 
 
 def marks(arguments: list[Node], number: ValueAt) -> tuple[list[Fraction], dict[Node, set[int]]]:
-    """Return where the arguments change their signs along a line, and the signs that each was seen with.
+    """Return where expressions change their signs along a line, and the signs that each has there.
 
-    Between three places with one sign the smallest value is sought, so that a sign changed on a short interval is seen.
+    Where an expression has the same sign at three neighbouring places, the smallest absolute value between them is searched,
+    so that a sign change on a short interval is found.
+
+    Args:
+        arguments: the expressions.
+        number: returns the value of an expression at a place on the line.
+
+    Returns:
+        The places of sign changes, sorted, and expression -> signs that it was seen with (1, -1).
     """
     crossings: set[Fraction] = set()
     seen: dict[Node, set[int]] = {}
@@ -259,7 +277,7 @@ def _halved(node: Node, low: Fraction, high: Fraction, below: bool, number: Valu
 
 
 def between(places: list[Fraction]) -> list[Fraction]:
-    """Return points between consecutive marks and beyond the first and the last."""
+    """Return one point between any two consecutive places, one before the first and one after the last."""
     if not places:
         return []
     inner = [(one * 3 + two * 4) / 7 for one, two in zip(places, places[1:], strict=False)]

@@ -38,7 +38,7 @@ MAX_FAR_BITS = 2000
 
 
 def fingerprint(a: Node, b: Node, seed: str) -> str:
-    """Return a seed that depends on both whole trees, so that no answer can be built to agree at its own points."""
+    """Return a seed that depends on both complete trees, so that no answer can be built to agree at its own test points."""
     digests = sorted(_digest(node) for node in (a, b))
     return hashlib.sha256(f"{seed}/{digests[0]}/{digests[1]}".encode("utf-8", "replace")).hexdigest()
 
@@ -59,7 +59,10 @@ def _integer(text: str, span: int) -> int:
 
 
 def real_points(names: list[str], whole: frozenset[str], seed: str) -> Iterator[dict[str, Fraction]]:
-    """Yield points, with positive integers for the names in `whole`: most are small, every fourth is below 60 or 1,400."""
+    """Yield points for the variables `names`, drawn by `seed`.
+
+    Variables in `whole` get positive integers: most are below 14, every fourth is at most 60 or 1,400.
+    """
     for index in range(DRAWN):
         low, high = _RANGES[index % len(_RANGES)]
         point = {}
@@ -77,10 +80,15 @@ def real_points(names: list[str], whole: frozenset[str], seed: str) -> Iterator[
 
 
 def step_points(names: list[str], whole: frozenset[str], seed: str) -> Iterator[dict[str, Fraction]]:
-    """Yield the points at which step functions are compared: all small integers and where real numbers jump.
+    """Yield the points at which step functions are compared.
 
-    One variable runs through all of them, several through small combinations; the same ones whatever the seed is, and more
-    that are drawn.
+    A single variable takes all small integers and all places at which real step functions jump; several variables take
+    combinations of them. These are the same for every `seed`; further points are drawn by it.
+
+    Args:
+        names: the variables.
+        whole: the variables that are integers.
+        seed: seed of the drawn points.
     """
     for index in range(STEP_POINTS):
         point, rest = {}, index
@@ -97,7 +105,11 @@ def step_points(names: list[str], whole: frozenset[str], seed: str) -> Iterator[
 
 
 def far_points(names: list[str], whole: frozenset[str], a: Node, b: Node) -> Iterator[dict[str, Fraction]]:
-    """Yield points beyond all constants of both trees, so that |x - 10^30| is not 10^30 - x."""
+    """Yield points beyond all constants of the trees `a` and `b`, so that |x - 10^30| and 10^30 - x are told apart.
+
+    Raises:
+        TooMuch: the constants have more than 2,000 bits.
+    """
     span = weight(a) + weight(b)
     if span > MAX_FAR_BITS:
         raise TooMuch("constants of more than 2,000 bits")
@@ -110,7 +122,7 @@ def far_points(names: list[str], whole: frozenset[str], a: Node, b: Node) -> Ite
 
 
 def weight(node: Node) -> int:
-    """Estimate the number of bits of the constants in a tree."""
+    """Return an estimate of the number of bits of the constants in the tree `node`."""
     match node:
         case Number(value):
             return value.numerator.bit_length() + value.denominator.bit_length()
@@ -133,8 +145,9 @@ def _counts(index: int, rest: int, count: int, drawn: int) -> int:
 def integer_names(gold: Node, answer: Node) -> frozenset[str]:
     r"""Return the variables that are integers: by their use in the gold, or by the gold's name and either side's use.
 
-    What only the answer uses as an integer is none: `\lfloor r \rfloor + 0 r!` is not `r`. Names of `COUNTING_NAMES` that the
-    gold has are integers where either side puts them into a factorial, a step, a bound, an exponent of -1, or beside pi.
+    A variable that only the answer uses as an integer does not count: `\lfloor r \rfloor + 0 r!` does not equal `r`. Names in
+    `COUNTING_NAMES` that occur in the gold are integers if the gold or the answer puts them into a factorial, a step function,
+    a bound, an exponent of -1, or beside pi.
     """
     certain, possible = _uses(gold)
     counting = free_symbols(gold) & COUNTING_NAMES
@@ -166,7 +179,7 @@ def _uses(node: Node) -> tuple[set[str], set[str]]:
 
 
 def free_symbols(node: Node) -> frozenset[str]:
-    """Return the symbols that are not bound by a sum, a product, an integral or a limit."""
+    """Return the symbols in `node` that no sum, product, integral or limit binds."""
     match node:
         case Symbol(name):
             return frozenset((name,))

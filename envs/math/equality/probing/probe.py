@@ -44,14 +44,14 @@ MIN_STEP_POINTS = 40
 
 
 class Probe:
-    """One comparison of two trees. The first is the gold, whose use of a variable tells whether it is an integer.
+    """One numerical comparison of two trees.
 
     Args:
-        a: the gold, or an expression derived from it.
+        a: the gold, or an expression derived from it. Its use of a variable decides whether the variable is an integer.
         b: the answer.
-        seed: what the points are drawn by; see `points.fingerprint`.
+        seed: the seed of the points; see `points.fingerprint`.
         work: the budget.
-        sides: the gold and the answer where a and b are made of both.
+        sides: the gold and the answer, if `a` and `b` are each made of both.
     """
 
     def __init__(self, a: Node, b: Node, seed: str, work: WorkBudget, sides: tuple[Node, Node] | None = None) -> None:
@@ -66,7 +66,10 @@ class Probe:
         self.steps = Steps(a, b) if not calls.isdisjoint(STEPS) else None
 
     def equal(self) -> Verdict:
-        """Compare the values wherever both are defined. May raise `TooMuch`."""
+        """Return whether the two trees have the same values wherever both are defined.
+
+        Raise `TooMuch` if the budget is spent.
+        """
         names = sorted(points.free_symbols(self.a) | points.free_symbols(self.b))
         if len(names) > MAX_SYMBOLS:
             raise TooMuch("more than 26 variables")
@@ -282,7 +285,7 @@ class Probe:
 
 
 class Difference:
-    """The difference of two values."""
+    """The difference of the two compared values at one point."""
 
     def __init__(self, arithmetic: Arithmetic, one: Value, two: Value) -> None:
         """Subtract."""

@@ -28,9 +28,16 @@ _Parts = tuple[list[Fraction], list[Fraction]]
 
 
 def along(node: Node, line: Line, constant: Constants, work: WorkBudget) -> Poly | None:
-    """Return the polynomial whose zeros are the zeros and poles of a rational function on a line; None of another function.
+    """Return the polynomial whose zeros are the zeros and poles of `node` along `line`.
 
-    None too where its degree or its coefficients are large. `constant` gives the value of a part without variables.
+    Args:
+        node: the function.
+        line: the line.
+        constant: returns the value of a subtree without variables.
+        work: the budget.
+
+    Returns:
+        The polynomial; None if the function is not rational, or the degree or coefficients are large.
 
     Raises:
         TooMuch: the work is spent.
@@ -102,7 +109,11 @@ def _times(one: Sequence[Fraction | int], two: Sequence[Fraction | int], work: W
 
 
 def primitive(poly: Sequence[Fraction | int]) -> Poly | None:
-    """Return a polynomial up to a factor; None of zero."""
+    """Return `poly`, multiplied by a constant so that its coefficients are coprime integers; None if it is zero.
+
+    Raises:
+        Unsupported: the coefficients are large.
+    """
     size = len(poly)
     while size and not poly[size - 1]:
         size -= 1
@@ -117,7 +128,7 @@ def primitive(poly: Sequence[Fraction | int]) -> Poly | None:
 
 
 def product(polys: Sequence[Poly], work: WorkBudget) -> Poly:
-    """Return the product of different polynomials.
+    """Return the product of the different polynomials in `polys`.
 
     Raises:
         Unsupported: its degree or its coefficients are large.
@@ -130,7 +141,9 @@ def product(polys: Sequence[Poly], work: WorkBudget) -> Poly:
 
 
 def cells(poly: Poly, work: WorkBudget, *, whole: bool = False) -> list[Fraction]:
-    """Return a point in each of the cells between the real zeros of a polynomial; with `whole` the integers beside each zero.
+    """Return one point from each interval between the real zeros of `poly`.
+
+    With `whole`, return the positive integers beside each zero instead.
 
     Raises:
         Unsupported: the coefficients become large.

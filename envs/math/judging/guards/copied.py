@@ -21,7 +21,7 @@ _CONVERSION = re.compile(
 
 
 def is_copied(question: str, gold: Node, answer: Node) -> bool:
-    """Return whether an answer equal to the gold is a number, computation or equation of the question."""
+    """Return whether `answer`, which equals `gold`, is a number, computation or equation copied from the question."""
     if not question or gold == answer:
         return False
     if isinstance(answer, Relation):

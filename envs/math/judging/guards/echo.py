@@ -48,7 +48,10 @@ COMPUTES = "the question computes this value, and so does the answer, in another
 
 
 def hands_back(question: str, gold: Node, answer: Node, work: WorkBudget | None = None) -> str:
-    """Return why an answer equal to the gold only repeats the question: `REPEATS`, `COMPUTES`, or ""."""
+    """Return why `answer`, which equals `gold`, only repeats the question: `REPEATS` or `COMPUTES`, or "" if it does not.
+
+    The cost is subtracted from the budget `work`, if given.
+    """
     if not question or (isinstance(gold, Relation) and split_names(gold.sides, question)[0] is None):
         return ""  # an equation is equal to many, and is asked for as such
     work = WorkBudget(ANSWER_WORK) if work is None else work

@@ -21,7 +21,15 @@ MAX_PRIME = 10**6
 
 
 def is_less_factored(question: str, gold: Node, answer: Node) -> bool:
-    """Return whether an answer equal to the gold is a product with fewer factors, or no product."""
+    """Return whether `answer`, which equals `gold`, has fewer factors than the gold, or is no product of primes.
+
+    It is False if `question` does not ask for factors.
+
+    Args:
+        question: the task's text.
+        gold: the gold.
+        answer: the answer.
+    """
     by_primes, by_variables = _PRIMES.search(question), _FACTOR.search(question)
     if not (by_primes or by_variables):
         return False
@@ -35,7 +43,7 @@ def is_less_factored(question: str, gold: Node, answer: Node) -> bool:
 
 
 def primes(node: Node) -> int:
-    """Return the number of primes in a product of primes; 0 for any other tree."""
+    """Return the number of primes if `node` is a product of primes; 0 for any other tree."""
     match node:
         case Neg(of) | Group("(", ")", (of,)):
             return primes(of)
@@ -56,7 +64,7 @@ def _is_prime(number: int) -> bool:
 
 
 def variable_factors(node: Node) -> int:
-    """Return the number of factors with variables in the numerator, minus those in the denominator."""
+    """Return the number of factors with variables in the numerator of `node`, minus the number of those in its denominator."""
     match node:
         case Neg(of) | Group("(", ")", (of,)):
             return variable_factors(of)

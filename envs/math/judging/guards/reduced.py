@@ -19,17 +19,17 @@ _MAX_FACTOR = 1000
 
 
 def is_power_of_ten(node: Node) -> bool:
-    """Return whether a tree is a power of ten with a literal exponent."""
+    """Return whether `node` is a power of ten with a literal exponent."""
     return isinstance(node, Pow) and node.base == Number(Fraction(10)) and is_lowest(node.exponent)
 
 
 def is_reduced(node: Node, work: WorkBudget) -> bool:
-    """Return whether a shape leaves no arithmetic to do."""
+    """Return whether the arithmetic in `node`, a normal form made by `shape`, is completely worked out."""
     return not any(_is_left(part, work) for part in walk(node))
 
 
 def is_polynomial(node: Node) -> bool:
-    """Return whether a tree is made of integers and variables by sums, products and powers."""
+    """Return whether `node` is a polynomial, made of integers and variables by sums, products and powers."""
     return all(
         isinstance(part, Symbol | Add | Mul | Neg | Pow) or (isinstance(part, Number) and part.value.denominator == 1)
         for part in walk(node)
@@ -37,7 +37,7 @@ def is_polynomial(node: Node) -> bool:
 
 
 def divides(node: Node) -> bool:
-    """Return whether a tree has a quotient with variables."""
+    """Return whether `node` contains a quotient with variables."""
     return any(
         (isinstance(part, Div) and bool(symbols(part)))
         or (isinstance(part, Pow) and isinstance(part.exponent, Neg) and bool(symbols(part.base)))
@@ -108,14 +108,14 @@ def _radicands(node: Node) -> int:
 
 
 def goes_out(top: Node, bottom: Node) -> bool:
-    r"""Whether an integer denominator divides the numerator's coefficient: `\frac{10\pi}{2}`."""
+    r"""Return whether the integer denominator `bottom` divides the coefficient of the numerator `top`: `\frac{10\pi}{2}`."""
     by = bottom.of if isinstance(bottom, Neg) else bottom
     divisor = _coefficient(by) if isinstance(by, Number) else 1
     return divisor > 1 and not isinstance(top, Add) and _coefficient(top) % divisor == 0
 
 
 def kind_of(term: Node) -> Node:
-    """Return a term without its rational factor, which is equal for like terms."""
+    """Return `term` without its rational factor. The result is equal for like terms."""
     term = term.of if isinstance(term, Neg) else term
     if is_lowest(term):
         return Number(Fraction(1))

@@ -34,7 +34,7 @@ _ORDER = frozenset(("<", "<=", ">", ">=", "!="))
 
 
 def is_unworked(gold: Node, answer: Node, question: str) -> bool:
-    """Return whether an answer equal to the gold states the work instead of doing it."""
+    """Return whether `answer`, which equals `gold`, only states the computation to be done and not its result."""
     if _unsolved(answer, _may_be_atom) and not _unsolved(gold, _is_atom) and not _is_equation(gold):
         return True
     if not any(map(_is_operation, walk(answer))) or any(map(_is_operation, walk(gold))):
@@ -43,7 +43,7 @@ def is_unworked(gold: Node, answer: Node, question: str) -> bool:
 
 
 def claims(node: Node, question: str) -> Iterator[tuple[Node, ...]]:
-    """Yield the values of an answer, each as all sides of its chain without the name."""
+    """Yield the values that the answer `node` claims, each as a tuple of the sides of its equation chain without the name."""
     match node:
         case Group(_, _, items) | Listing(items, _):
             for item in items:
@@ -80,7 +80,7 @@ def _is_work(node: Node) -> bool:
 
 
 def is_residue(node: Node) -> bool:
-    r"""Whether `2 \pmod 5` names a residue: nothing is left to divide."""
+    r"""Return whether `node` is a residue with nothing left to divide, such as `2 \pmod 5`."""
     if not isinstance(node, Call) or node.name != "mod" or not isinstance(node.args[0], Number):
         return False
     value, modulus = (rational(arg) for arg in node.args)

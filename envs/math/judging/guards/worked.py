@@ -55,14 +55,14 @@ _ONE = Number(Fraction(1))
 
 
 def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget, *, rounded: bool = False) -> bool:
-    """Return whether an answer equal to the gold has a number that is not worked out, although the gold's numbers are.
+    """Return whether `answer`, which equals `gold`, has a number that is not worked out although the gold's numbers are.
 
     Args:
         gold: the gold.
         answer: the answer.
-        question: the task's text, which may make a formula a name.
+        question: the task's text. A formula asked for there counts as a name.
         work: the budget for exact values.
-        rounded: whether they are equal only as decimals, so that a rational gold may stand for another number.
+        rounded: whether the two are equal only as decimals, so that a rational gold may stand for another number.
     """
     if gold == answer or isinstance(answer, Number) or not question.strip():
         return False  # without a question a bare pair, to be compared
@@ -79,7 +79,10 @@ def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget,
 
 
 def leaves_matrices(gold: Node, answer: Node, question: str) -> bool:
-    """Return whether an answer, equal to the gold, works with more matrices than the gold holds, or raises one to a power."""
+    """Return whether `answer`, which equals `gold`, has matrix arithmetic left to do.
+
+    This is so if it has more matrices than the gold, or raises one to a power.
+    """
     golds, sides = (node.sides if isinstance(node, Relation) else (node,) for node in (gold, answer))
     most = max(map(_matrices, golds))
     return bool(question.strip() and most) and not any(_matrices(side) <= most for side in sides)
@@ -148,7 +151,7 @@ def _value(node: Node, work: WorkBudget) -> Fraction | None:
 
 
 def is_worked_out(node: Node, work: WorkBudget) -> bool:
-    """Return whether a number is worked out."""
+    """Return whether the number `node` is worked out."""
     if isinstance(node, Number | Constant) or is_residue(node):
         return True
     if _value(node, work) is not None:

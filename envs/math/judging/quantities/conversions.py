@@ -26,7 +26,10 @@ for _base, _sizes in _SIZES.items():
 
 
 def converted(node: Node, unit: str) -> Node:
-    """Return a tree with its quantities in another unit, those that can be measured in it."""
+    """Return `node` with its quantities converted to `unit`.
+
+    Quantities that cannot be measured in that unit stay as they are.
+    """
     kind, size = _size_of(unit)
 
     def change(part: Node) -> Node:
@@ -39,7 +42,7 @@ def converted(node: Node, unit: str) -> Node:
 
 
 def kind_of(unit: str) -> Factors:
-    """Return what a unit measures: the same for hours and minutes."""
+    """Return what `unit` measures, as factors: the result is the same for hours and minutes."""
     return _size_of(unit)[0]
 
 

@@ -22,7 +22,10 @@ MAX_DIGITS = 200
 
 
 def stands_for(case: Case, gold: Node, answer: Node) -> Verdict:
-    """Say whether two numbers that are not the same may pass for each other, one being a decimal."""
+    """Return "same" if one of the different numbers `gold` and `answer` is a decimal that the policy accepts for the other.
+
+    Otherwise, "different" is returned.
+    """
     rule = case.policy.decimals
     if rule != "exact" and any(rounds_to(one, two, rule, case.work) for one, two in ((answer, gold), (gold, answer))):
         return case.decided("decimals", True, "")
@@ -32,7 +35,14 @@ def stands_for(case: Case, gold: Node, answer: Node) -> Verdict:
 
 
 def rounds_to(decimal: Node, exact: Node, rule: str = "six", work: WorkBudget | None = None) -> bool:
-    """Return whether a written decimal is another number rounded, with as many digits as the rule asks."""
+    """Return whether the number `decimal` is `exact`, rounded.
+
+    Args:
+        decimal: a number written as a decimal.
+        exact: the other number.
+        rule: how many digits the decimal needs: `six`, or any other value for those of a double-precision float.
+        work: the budget from which the cost is subtracted, if given.
+    """
     written, other = decimal_of(decimal), decimal_of(exact)
     if written is None or (other is not None and other[1] <= written[1]):
         return False
@@ -51,13 +61,16 @@ def rounds_to(decimal: Node, exact: Node, rule: str = "six", work: WorkBudget | 
 
 
 def written_places(node: Node) -> int:
-    """Return the decimals of a plain literal, trailing zeros and all."""
+    """Return the number of decimals of `node` if it is a plain literal, including trailing zeros; 0 for any other tree."""
     node = node.of if isinstance(node, Neg) else node
     return node.decimals if isinstance(node, Number) and node.style == "plain" else 0
 
 
 def rounded_at(decimal: Node, exact: Node, work: WorkBudget | None = None) -> bool:
-    """Return whether a written decimal, however short, is another number correctly rounded at its last digit."""
+    """Return whether the number `decimal`, however short, is `exact` correctly rounded at its last digit.
+
+    The cost is subtracted from the budget `work`, if given.
+    """
     written = decimal_of(decimal)
     if written is None or written[1] > MAX_DIGITS:
         return False
@@ -67,7 +80,10 @@ def rounded_at(decimal: Node, exact: Node, work: WorkBudget | None = None) -> bo
 
 
 def decimal_of(node: Node) -> tuple[Fraction, int] | None:
-    """Return value and decimals (trailing zeros not counted) of a literal with a decimal point, signed or not; else None."""
+    """Return the value of `node`, a literal with a decimal point, and the number of its decimals without trailing zeros.
+
+    The literal may be signed. The result is None for any other tree.
+    """
     if isinstance(node, Neg):
         inner = decimal_of(node.of)
         return None if inner is None else (-inner[0], inner[1])
@@ -83,7 +99,7 @@ def decimal_of(node: Node) -> tuple[Fraction, int] | None:
 
 
 def digits_of(value: Fraction, places: int) -> int:
-    """Return the significant digits of a decimal."""
+    """Return the number of significant digits of `value`, written with `places` decimals."""
     return len(str(abs(int(value * 10**places))).lstrip("0"))
 
 

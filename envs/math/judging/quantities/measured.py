@@ -33,7 +33,7 @@ class Measure(NamedTuple):
 
 
 def measure(node: Node) -> Measure:
-    """Take unit and percent sign off a value."""
+    """Split `node` into its value, its unit, and whether it has a percent sign."""
     match node:
         case Quantity(Clock(), _):
             return Measure(node)  # 1:03 PF is no time
@@ -56,7 +56,7 @@ def measure(node: Node) -> Measure:
 
 
 def is_measured(node: Node) -> bool:
-    """Return whether a unit or a percent sign stands anywhere in a tree."""
+    """Return whether `node` contains a unit or a percent sign."""
     return any(isinstance(part, Quantity | Percent) for part in walk(node))
 
 

@@ -16,7 +16,10 @@ _READINGS = {"¥": ("yen", "yuan"), "pound sterling": ("pound",)}
 
 
 def same_unit(one: str, two: str) -> bool:
-    """Whether two units are one, written in two ways: `kg*m^2` and `m^2*kg`, the sign of yen and yuan and either of them."""
+    """Return whether `one` and `two` are two spellings of the same unit, such as `kg*m^2` and `m^2*kg`.
+
+    The sign that yen and yuan share is the same as either of them.
+    """
     return one == two or not _readings(one).isdisjoint(_readings(two))
 
 
@@ -33,9 +36,9 @@ def _readings(unit: str) -> frozenset[Factors]:
 
 
 def factors(unit: str) -> Factors:
-    """Return the parts of a unit with their powers, sorted: nothing of `cm/cm`.
+    """Return the factors of `unit` with their powers, sorted. Factors that cancel are left out: `cm/cm` has none.
 
-    Where a product follows a quotient (`J/kg*K`) writers do not agree on what is divided, so there the parts stay together.
+    In `J/kg*K`, a product after a quotient, it is unclear what is divided, so such a unit is a single factor.
     """
     over, *under = unit.split("/")
     if any("*" in part for part in under):
@@ -55,14 +58,17 @@ def _named(word: str) -> str:
 
 
 def product(one: str, two: str) -> str | None:
-    """Return the unit of a product of quantities; None where it cannot be written without doubt."""
+    """Return the unit of the product of quantities in the units `one` and `two`; None if it cannot be written unambiguously."""
     if "/" in one:
         one, two = two, one
     return None if "/" in one else f"{one}*{two}"
 
 
 def quotient(one: str, two: str) -> str | None:
-    """Return the unit of a quotient of quantities; None where there is none or it cannot be written without doubt."""
+    """Return the unit of the quotient of quantities in the units `one` and `two`.
+
+    It is None if the quotient has no unit, or the unit cannot be written unambiguously.
+    """
     if not two:
         return one
     return None if not one or "/" in two or "*" in two else f"{one}/{two}"
@@ -81,7 +87,7 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 
 def is_missable(unit: str) -> bool:
-    """Return whether a value without this unit is the same value: true of `cm` and `apples`, not of `dozen` or `below zero`."""
+    """Return whether a value keeps its meaning without `unit`: true of `cm` and `apples`, not of `dozen` or `below zero`."""
     words = _WORDS.findall(unit)
     if unit.startswith(("$", "€", "£", "°", "¥", "₹")) or not words:
         return True
@@ -113,10 +119,10 @@ def _counted_things(question: str) -> tuple[tuple[str, ...], ...]:
 
 
 def is_asked(unit: str, question: str) -> bool:
-    """Return whether a question asks how many of these there are, so that the words add nothing to the number.
+    """Return whether `question` asks how many `unit` there are, so that the unit adds nothing to the number.
 
-    They end in a plural. Scale words count only where they come first in what is asked (`how many dozen`), and words that take
-    an answer back only as all of it (`how many wrong answers`).
+    The unit must be a plural in the question. Scale words count only at the start of what is asked (`how many dozen`). Words
+    that would take back an answer (`wrong answers`) must be all of what is asked.
     """
     given = tuple(map(singular, unit.strip(" .").split()))
     if not given or "^" in unit or "how many" not in question.lower():
@@ -143,7 +149,7 @@ _ANGULAR = re.compile(
 
 
 def counts_things(question: str) -> bool:
-    """Return whether a question asks for a number of things and speaks of nothing that is measured in degrees."""
+    """Return whether `question` asks for a number of things and mentions nothing that is measured in degrees."""
     return bool(_counted_things(question)) and not _ANGULAR.search(question)
 
 

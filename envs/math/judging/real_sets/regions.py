@@ -57,7 +57,7 @@ _MIRRORED: dict[Comparator, Comparator] = {"<": ">", "<=": ">=", ">": "<", ">=":
 
 
 class Region(NamedTuple):
-    """A set of reals, the variable it was written for, and whether it was written as an inequality."""
+    """A set of real numbers, the variable in which it was written, and whether it was written as an inequality."""
 
     segments: Segments
     variable: Node | None = None
@@ -65,7 +65,10 @@ class Region(NamedTuple):
 
 
 def is_region(node: Node) -> bool:
-    """Return whether a tree speaks of sets of reals as opposed to tuples, lists and values: cheap, and sure of neither."""
+    """Return whether `node` probably denotes a set of reals and not a tuple, a list or a value.
+
+    The test is quick and may be wrong either way.
+    """
     match node:
         case SetOp() | SetBuilder() | NamedSet():
             return True
@@ -85,12 +88,15 @@ def is_region(node: Node) -> bool:
 
 
 def is_interval(node: Node) -> bool:
-    """Return whether brackets may be those of an interval."""
+    """Return whether the brackets of `node` may be those of an interval."""
     return isinstance(node, Group) and len(node.items) == 2 and node.opening in "([]" and node.closing in ")[]"
 
 
 def region_of(node: Node, work: WorkBudget | None = None) -> Region | None:  # noqa: C901  (one case a type)
-    """Read a tree as a set of reals; None where it is none, or its ends are no constants."""
+    """Return the set of reals that `node` denotes; None if it denotes none, or the ends are not constants.
+
+    The cost is subtracted from the budget `work`, if given.
+    """
     match node:
         case NamedSet("R"):
             return Region(LINE)
@@ -248,7 +254,10 @@ def _atoms(node: Node) -> set[Node]:
 
 
 def as_interval(node: Node) -> Group | None:
-    """Return an interval as it is, and a double or single inequality about a name as the interval that it is."""
+    """Return `node` as an interval: an interval unchanged, and an inequality `a < x < b` or `x > a` converted.
+
+    The result is None for any other tree.
+    """
     if isinstance(node, Group):
         return node if is_interval(node) else None
     if not isinstance(node, Relation) or not set(node.comparators) <= set(_ORDER):

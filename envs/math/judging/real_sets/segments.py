@@ -17,13 +17,13 @@ _CLOSE = Fraction(1, 10**25)
 
 
 class End(NamedTuple):
-    """Where a segment ends: its place on the line, and the tree it came from."""
+    """An end of a segment: its position on the real line, and the tree that denotes it."""
 
     place: Fraction | float
     node: Node
 
     def beside(self, other: End) -> bool:
-        """Return whether two ends are at one place, as far as many digits tell."""
+        """Return whether this end and `other` are at the same position, compared to many digits."""
         if isinstance(self.place, float) or isinstance(other.place, float):
             return self.place == other.place
         size = abs(self.place)
@@ -31,7 +31,7 @@ class End(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """An interval with open or closed ends; a single point has both ends closed at one place."""
+    """An interval with open or closed ends. A single point has both ends closed and at the same position."""
 
     low: End
     low_closed: bool
@@ -40,7 +40,7 @@ class Segment(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing lies in it."""
+        """Whether the segment contains no number."""
         if self.low.beside(self.high):
             return not (self.low_closed and self.high_closed)
         return self.low.place > self.high.place
@@ -54,7 +54,7 @@ LINE: Segments = (Segment(LOWEST, False, HIGHEST, False),)
 
 
 def end_of(node: Node, work: WorkBudget | None = None) -> End | None:
-    """Return the end that a tree denotes; None of what is no real constant. Costs are taken from `work`."""
+    """Return the end that `node` denotes; None if it is not a real constant. The cost is subtracted from `work`."""
     if node == Constant("infinity"):
         return HIGHEST
     if isinstance(node, Neg) and node.of == Constant("infinity"):
@@ -64,12 +64,12 @@ def end_of(node: Node, work: WorkBudget | None = None) -> End | None:
 
 
 def point(end: End) -> Segments:
-    """Return the set of one number."""
+    """Return the set that contains only the number at `end`."""
     return (Segment(end, True, end, True),)
 
 
 def union(segments: Iterable[Segment]) -> Segments:
-    """Return the segments sorted and joined where they touch."""
+    """Return the union of `segments`, sorted and joined where they touch."""
     joined: list[Segment] = []
     for segment in sorted((one for one in segments if not one.empty), key=lambda one: (one.low.place, not one.low_closed)):
         last = joined[-1] if joined else None
@@ -93,7 +93,7 @@ def _touch(left: Segment, right: Segment) -> bool:
 
 
 def complement(segments: Segments) -> Segments:
-    """Return all other reals."""
+    """Return the set of all reals that are not in `segments`."""
     rest: list[Segment] = []
     low, closed = LOWEST, False
     for segment in segments:
@@ -104,13 +104,19 @@ def complement(segments: Segments) -> Segments:
 
 
 def intersection(parts: Iterable[Segments]) -> Segments:
-    """Return the reals in all the sets."""
+    """Return the set of the reals that are in all sets in `parts`."""
     outside = [segment for part in parts for segment in complement(part)]
     return complement(union(outside))
 
 
 def unmapped(segments: Segments, factor: Fraction, shift: Node, work: WorkBudget | None = None) -> Segments | None:
-    """Return the x for which factor * x + shift lies in the set; None where an end is no longer a real constant."""
+    """Return the set of all x for which factor * x + shift lies in the set `segments`.
+
+    The cost is subtracted from the budget `work`, if given.
+
+    Returns:
+        The set; None if one of its ends is not a real constant.
+    """
     moved: list[Segment] = []
     for segment in segments:
         low, high = (_unmapped(end, factor, shift, work) for end in (segment.low, segment.high))
@@ -134,7 +140,7 @@ def _unmapped(end: End, factor: Fraction, shift: Node, work: WorkBudget | None) 
 
 
 def mirrored(segments: Segments) -> Segments:
-    """Return the reals whose absolute value lies in the set."""
+    """Return the set of the reals whose absolute value lies in the set `segments`."""
     zero = End(Fraction(0), literal(Fraction(0)))
     right = intersection([segments, (Segment(zero, True, HIGHEST, False),)])
     left = unmapped(right, Fraction(-1), zero.node)

@@ -10,7 +10,7 @@ from verigym.envs.math.tree import Group, Node, Relation, Verdict
 
 
 def same_sets(case: Case, gold: Node, answer: Node) -> Verdict | None:
-    """Compare two sets of reals; None where one of them cannot be read as a set, and is to be compared as it is written."""
+    """Compare `gold` and `answer` as sets of reals. Returns None if one of them cannot be read as such a set."""
     if not (is_region(gold) and is_region(answer)) and not (_needs_set(gold) or _needs_set(answer)):
         return None
     if isinstance(gold, Group) and isinstance(answer, Group):

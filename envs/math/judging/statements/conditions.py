@@ -45,7 +45,7 @@ _WHOLE = frozenset(("Z", "N", "Z^+", "Z_+", "N^+", "N^*", "N_+", "Z_{+}", "Z^*")
 
 
 class Condition(NamedTuple):
-    """What is said of one name: a relation with it on the left, or that it is an integer, positive or anything."""
+    """A condition on one name: a relation with the name on the left, or that it is an integer, positive, or any number."""
 
     name: str
     relation: Relation | None
@@ -53,12 +53,18 @@ class Condition(NamedTuple):
 
     @property
     def free(self) -> bool:
-        """Whether it leaves the name any real value."""
+        """Whether the condition allows the name every real value, or every integer."""
         return self.relation is None and self.kind in ("", "integer")
 
 
 def without_conditions(gold: Node, answer: Node, question: str) -> tuple[Node, Node, frozenset[str]]:
-    """Return both trees without the conditions that go without saying, and the names that are said to be integers."""
+    """Return both trees without conditions that can be taken for granted, and the names that are stated to be integers.
+
+    Args:
+        gold: the gold.
+        answer: the answer.
+        question: the task's text.
+    """
     (one, wanted), (two, given) = split(gold), split(answer)
     integers = frozenset(condition.name for condition in (*wanted, *given) if condition.kind == "integer")
     if not wanted and not given:
@@ -72,7 +78,11 @@ def without_conditions(gold: Node, answer: Node, question: str) -> tuple[Node, N
 
 
 def split(node: Node) -> tuple[Node, tuple[Condition, ...]]:
-    """Split a tree into what is claimed and its conditions; there are none where it is no formula with its names in it."""
+    """Split `node` into the claimed formula and the conditions on names in it.
+
+    If there are no conditions, or one of them is on a name that is not in the formula, `node` itself is returned with no
+    conditions.
+    """
     conditions: list[Condition] = []
     core = node
     while isinstance(core, Listing | Phrase):

@@ -33,7 +33,7 @@ _CHAIN = frozenset(("=", "equiv"))
 
 
 class Congruence(NamedTuple):
-    """The sides that are congruent, the last of them as a residue `mod(r, m)`, and the modulus."""
+    """A congruence: the sides before the last, the last side as a residue `mod(r, m)`, and the modulus m."""
 
     names: tuple[Node, ...]
     residue: Node
@@ -41,7 +41,7 @@ class Congruence(NamedTuple):
 
 
 def congruence(node: Node) -> Congruence | None:
-    """Read a congruence or a residue; None of anything else."""
+    """Return the congruence or the residue that `node` denotes; None for any other tree."""
     match node:
         case Call("mod", (_, modulus)):
             return Congruence((), node, modulus)
@@ -84,7 +84,14 @@ def _is_true(case: Case, side: Node, claim: Congruence) -> bool:
 
 
 def same_congruences(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | None:
-    """Compare two congruences, or a value with the residue in one; None where neither side is a congruence."""
+    """Compare two congruences, or a value with the residue in a congruence. Returns None if neither side is a congruence.
+
+    Args:
+        case: the state of the comparison.
+        gold: the gold.
+        answer: the answer.
+        same: compares two trees.
+    """
     left, right = congruence(gold), congruence(answer)
     if right is None or (left is None and not right.names):
         return None  # 17 mod 5 is a value
@@ -106,10 +113,11 @@ def same_congruences(case: Case, gold: Node, answer: Node, same: Same) -> Verdic
 
 
 def is_foreign(question: str, gold: Node, answer: Node) -> bool:
-    r"""Whether an answer speaks of another modulus than the question: `3 \pmod 7` where a remainder modulo 10 is asked.
+    r"""Return whether `answer` has another modulus than `question`, as `3 \pmod 7` if a remainder modulo 10 is asked for.
 
-    Several moduli may be combined into their least common multiple. Where the question names none, any that is not among its
-    numbers is foreign to a number of things; where it names one that is no plain number, or the gold is a congruence, none is.
+    Several moduli in the question may be combined into their least common multiple. If the question names no modulus and asks
+    for a number of things, any modulus that is not among its numbers is foreign. If the question names a modulus that is not a
+    plain number, or `gold` is a congruence, no modulus is foreign.
     """
     given = {modulus for part in walk(answer) if (modulus := _modulus(part)) is not None}
     if not given or any(_modulus(part) is not None for part in walk(gold)):

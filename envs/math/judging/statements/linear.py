@@ -11,7 +11,10 @@ from verigym.envs.math.tree import Add, Div, Mul, Neg, Node, walk
 
 
 def linear(node: Node, atom: Node, work: WorkBudget | None = None) -> tuple[Fraction, Node] | None:
-    """Return a, b with node = a * atom + b, where a is rational and b is free of the atom."""
+    """Return (a, b) with node = a * atom + b, where a is rational and b does not contain `atom`; None if there are none.
+
+    The cost is subtracted from the budget `work`, if given.
+    """
     if node == atom:
         return Fraction(1), ZERO
     if not any(part == atom for part in walk(node)):

@@ -19,12 +19,15 @@ EQUAL = frozenset({"=", "approx"})
 
 
 def is_equation(node: Node) -> bool:
-    """Return whether a tree is an equation or a chain of them, rounded values included."""
+    """Return whether `node` is an equation or a chain of equations, rounded values included."""
     return isinstance(node, Relation) and EQUAL.issuperset(node.comparators)
 
 
 def same_equations(case: Case, gold: Relation, answer: Relation) -> Verdict:
-    """Compare two equations of two sides: the same solutions, because the differences of the sides are proportional."""
+    """Compare the equations `gold` and `answer`, which have two sides each.
+
+    They have the same solutions if the differences of their sides are proportional.
+    """
     if gold.comparators != ("=",) or answer.comparators != ("=",):
         return case.refuse("a chain of equations")
     if is_solved(gold) and not is_solved(answer):
@@ -33,13 +36,17 @@ def same_equations(case: Case, gold: Relation, answer: Relation) -> Verdict:
 
 
 def is_solved(relation: Relation) -> bool:
-    """Return whether one side is a variable alone and the other is free of all: `x = 5`."""
+    """Return whether one side of `relation` is a variable alone and the other has no variables, as in `x = 5`."""
     left, right = relation.sides
     return (isinstance(left, Symbol) and not symbols(right)) or (isinstance(right, Symbol) and not symbols(left))
 
 
 def same_statements(case: Case, gold: Relation, answer: Relation, same: Same) -> Verdict:
-    """Compare inequalities and other relations: side by side in one direction, or as differences with the same sign."""
+    """Compare two inequalities or other relations.
+
+    They are the same if their sides are, after both are written in one direction, or if the differences of their sides are
+    proportional with the same sign. `same` compares two sides.
+    """
     one, two = _forward(gold), _forward(answer)
     if one.comparators != two.comparators:
         return case.refuse("another relation")

@@ -19,7 +19,10 @@ MIN_ROUNDED = 3
 
 
 def same_chain(case: Case, gold: Node, answer: Item, same: Same) -> Verdict:
-    """Compare every side of a chain with the gold; a rounded side must be the value before it, rounded."""
+    """Compare every side of the chain `answer` with `gold`, using `same`.
+
+    A rounded side must be the rounded value before it.
+    """
     sides = answer.sides
     if case.policy.chains == "last" and len(sides) > 1:
         case.note("chains=last")

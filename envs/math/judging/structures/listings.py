@@ -19,7 +19,7 @@ MAX_PAIRS = 4_000
 
 
 def same_lists(case: Case, gold: Reading, answer: Reading, same: Same) -> Verdict:
-    """Compare what is listed on both sides."""
+    """Compare the listed values of `gold` and `answer`; `same` compares two values."""
     gold, answer = cycles(gold), cycles(answer)
     one, two = gold.items, answer.items
     if len(one) == len(two) == 1:
@@ -71,7 +71,7 @@ def _stem(name: Node | None) -> Node | str | None:
 
 
 def same_item(case: Case, gold: Item, answer: Item, same: Same) -> Verdict:
-    """Compare one value with one value, or one statement with one statement."""
+    """Compare one value with one value, or one statement with one statement, using `same`."""
     if gold.node == answer.node:
         return "same"
     answer = _arranged(case, gold, answer)
@@ -266,7 +266,7 @@ def _without_common(one: list[Item], two: list[Item]) -> tuple[list[Item], list[
 
 
 def names_of(item: Item) -> tuple[Node, ...]:
-    """Return the names in `(x, y) = ...`; none of an item that is no named tuple."""
+    """Return the names on the left of `(x, y) = ...`; an empty tuple if `item` is not a named tuple."""
     if not isinstance(item.name, Group) or len(item.name.items) < 2 or len(set(item.name.items)) < len(item.name.items):
         return ()
     count = len(item.name.items)
@@ -276,7 +276,10 @@ def names_of(item: Item) -> tuple[Node, ...]:
 
 
 def arranged(item: Item, wanted: tuple[Node, ...]) -> Item:
-    """Return a named tuple with its names in another order."""
+    """Return the named tuple `item` with its names and values in the order `wanted`.
+
+    It is returned unchanged if its names are not those in `wanted`.
+    """
     names = names_of(item)
     if not names or names == wanted or set(names) != set(wanted):
         return item
@@ -290,7 +293,10 @@ def arranged(item: Item, wanted: tuple[Node, ...]) -> Item:
 
 
 def usual_order(names: tuple[Node | None, ...], question: str) -> tuple[Node, ...]:
-    """Return names in the order in which bare values are given: as the question has them, else letters in the alphabet's."""
+    """Return `names` in the order in which their values are given when the names are left out.
+
+    This is the given order if `question` contains it or a name is not a single letter, else the alphabetical order.
+    """
     known = tuple(name for name in names if name is not None)
     letters = [name.name for name in known if isinstance(name, Symbol) and len(name.name.split("_")[0]) == 1]
     if len(letters) < len(names) or (question and mentions(question, Group("(", ")", known))):
@@ -299,7 +305,11 @@ def usual_order(names: tuple[Node | None, ...], question: str) -> tuple[Node, ..
 
 
 def as_tuple(reading: Reading, wanted: tuple[Node, ...], question: str) -> Node:
-    """Return listed values as a tuple: in the order of the wanted names, else of their own, else as written."""
+    """Return the values of `reading` as a tuple.
+
+    The values are in the order of the names `wanted` if these are their names, else in the usual order of their own names, else
+    as written.
+    """
     names = tuple(item.name for item in reading.items)
     items = reading.items
     if None not in names and len(set(names)) == len(names):

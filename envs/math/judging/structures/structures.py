@@ -37,7 +37,7 @@ _CLOSE = {"[": ")", ">": ")"}
 
 
 def same_structure(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
-    """Compare two values part by part, or as scalars where they have no parts."""
+    """Compare two values element by element, or as scalars if they have no elements. `same` compares two elements."""
     if gold == answer:
         return "same"
     chosen = same_choice(case, gold, answer, same)
@@ -106,7 +106,7 @@ def _series(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
 
 
 def brackets(group: Group) -> tuple[str, str]:
-    """Return the brackets, those of vectors and of French intervals in their common form."""
+    """Return the opening and closing brackets of `group`, in a common form for vectors and French intervals (`]0,1[`)."""
     return _OPEN.get(group.opening, group.opening), _CLOSE.get(group.closing, group.closing)
 
 

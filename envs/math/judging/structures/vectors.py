@@ -25,10 +25,10 @@ _OF_VECTORS = re.compile(r"\bvectors?\b|\\vec\b|\\hat\b|\\mathbf\b|\\boldsymbol\
 
 
 def in_components(case: Case, gold: Node, answer: Node) -> tuple[Node, Node]:
-    """Write both in the same form, where one is a vector of two or three components and the other a sum of unit vectors.
+    """Return both trees in the same form if one is a vector of two or three components and the other a sum of unit vectors.
 
-    Two such sums become tuples where they write the unit vectors differently. An answer that only repeats what the question
-    states, so that the conversion would be ours, stays as it is.
+    Two sums become tuples if they write the unit vectors differently. An answer that only repeats what the question states
+    is not converted, because the conversion would then be ours.
     """
     size = _size(gold) or _size(answer)
     if _size(gold) and _size(answer):

@@ -12,10 +12,13 @@ _AFTER_SCALE = frozenset(("end", ",", ".", "}", "and", "or", ")", "rel", ";", "q
 
 
 class Degrees(Cursor):
-    """Reads the degree sign."""
+    """The part of the parser that reads the degree sign."""
 
     def degrees(self, node: Node) -> Node:
-        """Read from the circle on."""
+        r"""Read the degree sign after `node` and what belongs to it, and return the tree.
+
+        This may be minutes and seconds, a temperature scale, or the second function of the composition `f \circ g`.
+        """
         composed = self.kind == "circ" and type(node) is Symbol and self.ahead() == "sym"
         self.take()
         if composed:  # f \circ g
@@ -25,7 +28,7 @@ class Degrees(Cursor):
         return self.finished(Quantity(bare(node), "degree"))
 
     def finished(self, degrees: Node) -> Node:
-        r"""Read the minutes, seconds, or the letter of `50^\circ C`."""
+        r"""Read the minutes and seconds, or the letter of `50^\circ C`, after `degrees`, and return the tree."""
         if self.kind == "num" and type(degrees) is Quantity:
             return Quantity(self._exact(degrees.value), "degree")
         scale = self.tokens[self.at]

@@ -16,10 +16,10 @@ _AFTER_NUMBER = frozenset(("_", "sym", ":", "half", ".", "accent", "dots", "frac
 
 
 class Numbers(Cursor):
-    """Reads a number, whose kind depends on the tokens that follow."""
+    """The part of the parser that reads numbers; the tokens that follow decide the kind of number."""
 
     def number(self) -> Node:
-        """Read a number and what follows it."""
+        """Read a number and the tokens that belong to it, and return its tree."""
         _, digits, _, _ = self.take()
         kind = self.kind
         if kind not in _AFTER_NUMBER:
@@ -185,7 +185,7 @@ class Numbers(Cursor):
         return "", place
 
     def point(self) -> Node:
-        r"""Read `.\overline{3}`."""
+        r"""Read a repeating decimal that starts with its point, such as `.\overline{3}`, and return its tree."""
         self.take()
         if self.kind == "accent":
             self.at -= 1

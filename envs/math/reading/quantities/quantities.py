@@ -22,10 +22,10 @@ _PARTS = {("foot", "inch"): 12, ("pound", "ounce"): 16, ("hour", "minute"): 60, 
 
 
 class Quantities(Cursor):
-    """Reads values with units."""
+    """The part of the parser that reads values with units."""
 
     def measured(self) -> Node:
-        """Read a sum with its unit, and what is added to it or multiplies it: `12 cm + 3 cm`, `12 cm * 3 cm`."""
+        """Read a sum or a product of values with units and return its tree: `12 cm + 3 cm`, `12 cm * 3 cm`."""
         first = self._quantity()
         if type(first) is not Quantity:
             return first

@@ -76,7 +76,11 @@ _FOREIGN = re.compile(r"[^\x00-\x7f]")
 
 
 def plain(text: str) -> str:
-    """Return the text with all that has an ASCII or TeX form in that form; raise ParseError for what may hide something."""
+    """Return `text` with every character that has an ASCII or TeX form in that form.
+
+    Raises:
+        ParseError: it has a character that may hide something.
+    """
     control = _REFUSED.search(text)
     if control:
         raise ParseError(f"control character {control.group()!r} at {control.start()}")

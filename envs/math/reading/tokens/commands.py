@@ -33,7 +33,7 @@ _ESCAPED = {"$": ("money", "dollar"), "%": ("%", "%"), "&": ("word", "and"), "#"
 
 
 class Commands:
-    """State of the lexer, and reading of control sequences."""
+    """The part of the lexer that holds its state and reads control sequences."""
 
     def __init__(self, text: str, decimal_comma: bool = False) -> None:
         self.text = text
@@ -51,7 +51,13 @@ class Commands:
         self.boxed = False  # the text starts with a box: its braces are no list in braces
 
     def command(self, start: int, place: int, spaced: bool) -> int:
-        """Read a control sequence; return where it ends."""
+        """Read the control sequence at `start` in the text and return the position after it.
+
+        Args:
+            start: position of the backslash.
+            place: end of the name after the backslash.
+            spaced: whether a blank stands before it.
+        """
         name = self.text[start + 1 : place]
         if name in _BOLD and _LETTER.match(self.text, place):  # the letter of a choice, and no factor of what follows
             self.pending = "text"
@@ -151,5 +157,11 @@ class Commands:
         return match.end()
 
     def letter(self, letter: str, spaced: bool, start: int) -> None:
-        """Add a letter of a formula."""
+        """Add the token of `letter`, a letter in a formula.
+
+        Args:
+            letter: the letter.
+            spaced: whether a blank stands before it.
+            start: its position in the text.
+        """
         self.tokens.append(("const" if letter in "ei" else "sym", letter, spaced, start))

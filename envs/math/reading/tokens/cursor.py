@@ -16,7 +16,7 @@ _SAYS_AGAIN = (("rel", "="), ("rel", "approx"))
 
 
 class Cursor:
-    """Reads tokens from left to right. Parts of the grammar are mix-ins that call each other by these methods."""
+    """Reads tokens from left to right. The parts of the parser are mix-ins that call each other through these methods."""
 
     def __init__(self, tokens: list[Token], text: str) -> None:
         self.tokens = tokens
@@ -34,7 +34,7 @@ class Cursor:
         self.nodes: dict[int, Node] = {}  # nodes that stand in the tokens already read, by place
 
     def take(self) -> Token:
-        """Return the token here and go on to the next."""
+        """Return the current token and move to the next."""
         token = self.tokens[self.at]
         if self.at + 1 == len(self.tokens):
             raise self.error("more expected")
@@ -43,37 +43,45 @@ class Cursor:
         return token
 
     def ahead(self, places: int = 1) -> str:
-        """Return the kind of a later token."""
+        """Return the kind of the token that is `places` after the current one."""
         place = self.at + places
         return self.tokens[place][0] if place < len(self.tokens) else "end"
 
     def jump(self, place: int) -> None:
-        """Go to a place."""
+        """Move to the token number `place`."""
         self.at = place
         self.kind = self.tokens[place][0]
 
     def expect(self, kind: str) -> None:
-        """Step over a token of this kind, or refuse the text."""
+        """Move past the current token if it is of `kind`, else raise ParseError."""
         if self.kind != kind:
             raise self.error(f"{kind!r} expected")
         self.take()
 
     def offers(self) -> bool:
-        """Tell the parenthesis of `1/2 (or 0.5)`, which says a value in another way; `(or maybe 4)` are words."""
+        """Return whether a parenthesis begins here that repeats the value in another form, as in `1/2 (or 0.5)`.
+
+        A parenthesis such as `(or maybe 4)` consists of words and does not count.
+        """
         return self.kind == "(" and self.ahead() == "or" and self.ahead(2) != "word" and self.at not in self.nodes
 
     def says_again(self) -> bool:
-        """Tell the parenthesis of `1/2 (= 0.5)`."""
+        """Return whether a parenthesis begins here that repeats the value after a sign of equality, as in `1/2 (= 0.5)`."""
         return self.kind == "(" and self.tokens[self.at + 1][:2] in _SAYS_AGAIN and self.at not in self.nodes
 
     def error(self, why: str) -> ParseError:
-        """Return the refusal, with the place where it happened."""
+        """Return the error to raise for the reason `why`, with the current token and its position in the message."""
         kind, text, _, place = self.tokens[self.at]
         token = "the end" if kind == "end" else repr(text[:30])
         return ParseError(f"{why}, found {token} at {place} near {self.text[max(0, place - 15) : place + 15]!r}")
 
     def quotient(self, top: Node, bottom: Node) -> Node:
-        r"""Divide; a `\partial` below that makes no derivative with what is above is no number that could be cancelled."""
+        r"""Return the quotient `top / bottom`.
+
+        Raises:
+            ParseError: `bottom` starts with `\partial` but the fraction is no derivative; `\partial` must not be cancelled like
+                a number.
+        """
         node = div(top, bottom)
         below = bottom.factors[0] if type(bottom) is Mul else bottom
         if type(node) is Div and below == Symbol("partial"):
@@ -81,58 +89,65 @@ class Cursor:
         return node
 
     def enter(self) -> None:
-        """Count a level of nesting; the caller gives it back by `self.depth -= 1`."""
+        """Enter one more level of nesting; the caller leaves it by `self.depth -= 1`.
+
+        Raise `TooLarge` if there are too many levels.
+        """
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise TooLarge(f"nested deeper than {MAX_DEPTH} levels")
 
     def relation(self) -> Node:
-        """Read sides with comparators between them."""
+        """Read sides with comparators between them and return the relation, or the only side."""
         raise NotImplementedError
 
     def sum(self) -> Node:
-        """Read terms."""
+        """Read a sum of terms and return its tree."""
         raise NotImplementedError
 
     def product(self) -> Node:
-        """Read factors."""
+        """Read a product of factors and return its tree."""
         raise NotImplementedError
 
     def factor(self) -> Node:
-        """Read an atom with what is attached to it."""
+        """Read an atom with the powers and signs attached to it, and return the tree."""
         raise NotImplementedError
 
     def atom(self) -> Node:
-        """Read a number, a name, a bracket, a function."""
+        """Read a number, a name, a bracket or a function, and return its tree."""
         raise NotImplementedError
 
     def items(self, closers: frozenset[str]) -> tuple[list[Node], str, bool]:
-        """Read elements up to a closer: return them, the joiner, and whether a separator stood last."""
+        """Read elements up to a token whose kind is in `closers`.
+
+        Returns:
+            The elements, how they are joined, and whether the last token read was a separator.
+        """
         raise NotImplementedError
 
     def group(self, free: bool = False) -> Node | None:
-        """Read TeX's braces; None where they are empty."""
+        """Read TeX's braces and return their content; None if they are empty. With `free`, they may be a set in plain text."""
         raise NotImplementedError
 
     def argument(self) -> Node:
-        """Read one argument as TeX does: a group, a command or a single character."""
+        """Read one argument as TeX does, and return its tree: a group, a command or a single character."""
         raise NotImplementedError
 
     def bracket(self) -> Node:
-        """Read parentheses, brackets, braces, angles."""
+        """Read parentheses, brackets, braces or angle brackets, and return the tree."""
         raise NotImplementedError
 
     def script(self) -> Node:
-        """Read what stands raised."""
+        """Read a superscript and return its tree."""
         raise NotImplementedError
 
     def subscript(self) -> str:
-        """Read what stands lowered, as text."""
+        """Read a subscript and return its text."""
         raise NotImplementedError
 
 
 def in_base(cursor: Cursor, digits: str, base: str) -> InBase:
-    """Return digits in a base, or refuse digits that the base does not have."""
+    """Return the number with `digits` in base `base`. Raise ParseError if the base does not have one of the digits."""
     name = base.strip("()").removeprefix("base").strip().lower()
     number = int(name) if name.isdigit() and len(name) < 3 else NUMBER_WORDS.get(name, 0)
     if not 2 <= number <= 36:

@@ -20,7 +20,16 @@ Classified = tuple[list[tuple[str, str]], int]
 
 
 def classify(text: str, start: int, end: int, mode: str, before: str, alone: frozenset[str]) -> Classified:
-    """Return the tokens for the letters at start; before is the kind of the token before; alone, the capitals on their own."""
+    """Return the tokens for a run of letters in `text`, and the end of the run.
+
+    Args:
+        text: the text.
+        start: start of the run.
+        end: end of the run.
+        mode: `math` in a formula.
+        before: kind of the token before the run.
+        alone: capital letters that stand on their own in the text.
+    """
     if text[start] >= "\u2e80":
         return _ideographs(text, start, end)
     if mode == "math" and text[start] < "\x7f" and text[end : end + 1] < "\x7f":
@@ -140,6 +149,6 @@ def _each(run: str) -> list[tuple[str, str]]:
 
 
 def is_article(text: str, end: int) -> bool:
-    """Tell the `a` of `a cat` from the variable."""
+    """Return whether the `a` that ends at `end` in `text` is the article in `a cat`, not a variable."""
     match = _NEXT_WORD.match(text, end)
     return match is not None and vocabulary.is_word(match.group(1), "", text[match.end() : match.end() + 1].strip())

@@ -51,10 +51,10 @@ _PLAIN = frozenset("+-*/^_!',;:()[]{}|<>&%.\"")
 
 
 class Lexer(Commands):
-    """One pass over one text."""
+    """Splits one text into tokens, in one pass."""
 
     def run(self) -> list[Token]:
-        """Return the tokens, closed by one of kind `end`."""
+        """Return the tokens; the last one is of kind `end`."""
         text, outside = delimit(self.text)
         if outside:
             self.mode = self.base = "outer"
@@ -247,12 +247,12 @@ _GAP = re.compile(r"\$\s++\$")
 
 
 def delimit(text: str) -> tuple[str, bool]:
-    r"""Return the text with single backslashes and plain delimiters, and whether it has delimited formulas.
+    """Return `text` with single backslashes and plain delimiters, and whether it has delimited formulas.
 
-    - Marks of emphasis, code and quotation around the whole text go: `**73**`.
-    - Backslashes that are all doubled were escaped twice, and so were single commands in a text without rows.
-    - `$5` and `$5 and $10`: dollars that all stand before digits are money.
-    - An odd dollar is left over from cutting the text, and delimits nothing.
+    - Marks of emphasis, code and quotation around the whole text are removed: `**73**`.
+    - Backslashes that are all doubled were escaped twice; so were single commands in a text without rows.
+    - Dollar signs that all stand before digits mean money: `$5`, `$5 and $10`.
+    - An unpaired dollar sign is left from cutting the text and delimits nothing.
     """
     wrapped = _MARKED.fullmatch(text)
     if wrapped:

@@ -7,7 +7,7 @@ import copy
 import json
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,6 +38,9 @@ class SmallEngine:
         self.calls: list[str] = []
         self.load_s = 0.0
         """How long it takes to load weights."""
+        self.before_load: Callable[[], Awaitable[Any]] | None = None
+        self.before_answer: Callable[[], None] | None = None
+        """Called between the sampling and the answer."""
 
     async def pause_generation(self, mode: str) -> None:
         self.calls.append(f"pause {mode}")
@@ -52,6 +55,8 @@ class SmallEngine:
     async def collective_rpc(self, method: str, kwargs: Mapping[str, str]) -> None:
         self.calls.append(method)
         await asyncio.sleep(self.load_s)
+        if self.before_load is not None:
+            await self.before_load()
         found: dict[str, torch.Tensor] = {}
         for file in sorted(Path(kwargs["weights_path"]).glob("*.safetensors")):
             found |= load_file(file)
@@ -112,6 +117,8 @@ class SmallServer:
         request = json.loads(body)
         data = json.dumps(self.engine.complete(request)).encode()
         self.prompts.append(request["prompt"])
+        if self.engine.before_answer is not None:
+            self.engine.before_answer()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": data})
 

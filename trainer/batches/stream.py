@@ -1,0 +1,171 @@
+"""`Stream`: batches sampled in a thread, one after another, while the policy is updated (`overlap: free`).
+
+The sampling does not wait for updates, and updates do not wait for pushes, so a batch may hold completions of several policies.
+Each says how many updates its policy had. Groups older than `max_staleness` updates are dropped when the batch is taken: no
+bound on what is sampled ahead can promise that a push arrives in time.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from verigym.trainer.batches.ahead import GiveUp
+from verigym.trainer.batches.builder import Batch
+from verigym.trainer.rollout.collect import Dropped, Group
+
+BuilderState = tuple[Mapping[str, int], Mapping[str, Any]]
+"""Prompts drawn by source, and the rest of a batch builder's state."""
+POLL_S = 0.5
+"""Longest wait before `give_up` is asked again."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the sampling stands after a batch; a run that goes on from a checkpoint begins there."""
+
+    following: int
+    """Number of the next batch."""
+    drawn: Mapping[str, int]
+    """Prompts drawn so far, by source."""
+    state: Mapping[str, Any]
+    """The batch builder's."""
+
+
+class Stream:
+    """Samples batches in a thread. At most `most` of them wait to be taken; the thread then waits, too."""
+
+    def __init__(self, most: int, position: Position, wanted: int) -> None:
+        """Prepare; `start` begins.
+
+        Args:
+            most: most batches that wait, at least 1.
+            position: where the sampling begins.
+            wanted: number of batches to sample.
+        """
+        self.position = position
+        """After the batch that was taken last."""
+        self._following, self._left = position.following, wanted
+        self._most = most
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._batches: deque[tuple[Batch, Position]] = deque()
+        self._sampling = threading.Lock()
+        """Held while a batch is sampled."""
+        self._error: BaseException | None = None
+        self._abandoned = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, sample: Callable[[int, GiveUp], Batch], state: Callable[[], BuilderState]) -> None:
+        """Begin to sample.
+
+        Args:
+            sample: takes the number of a batch, and a function that says whether to give up, as `collect` does.
+            state: returns what was drawn and the builder's state after the last batch.
+        """
+        threads = torch.get_num_threads()
+
+        def work() -> None:
+            torch.set_num_threads(threads)
+            try:
+                while self._wait_for_room():
+                    with self._sampling:
+                        if self._abandoned:
+                            return
+                        number = self._following
+                        batch = sample(number, lambda: self._abandoned)
+                        drawn, builder = state()
+                        after = Position(number + 1, dict(drawn), copy.deepcopy(builder))
+                    with self._lock:
+                        self._following = number + 1
+                        self._batches.append((batch, after))
+                        self._changed.notify_all()
+            except BaseException as error:  # raised where a batch is waited for
+                with self._lock:
+                    self._error = error
+                    self._changed.notify_all()
+
+        self._thread = threading.Thread(target=work, name="verigym-stream", daemon=True)
+        self._thread.start()
+
+    def _wait_for_room(self) -> bool:
+        with self._lock:
+            while not self._abandoned and (not self._left or len(self._batches) >= self._most):
+                self._changed.wait()
+            self._left -= 1
+            return not self._abandoned
+
+    def take(self, step: int, max_staleness: int, give_up: GiveUp) -> Batch:
+        """Wait for the next batch that has fresh groups, and return it with these alone.
+
+        Args:
+            step: number of updates that the policy has had.
+            max_staleness: most updates since a group's oldest completion was sampled.
+            give_up: whether to stop.
+
+        Raises:
+            Dropped: `give_up` returned True.
+            Exception: what sampling raised.
+        """
+        dropped = 0
+        while True:
+            batch, self.position = self._next(give_up)
+            fresh = [group for group in batch.groups if _staleness(group, step) <= max_staleness]
+            dropped += len(batch.groups) - len(fresh)
+            if fresh or not batch.groups:
+                ages = [_staleness(group, step) for group in fresh] or [0]
+                figures = {"stale_groups": dropped, "staleness": fmean(ages), "staleness_max": max(ages)}
+                groups = [replace(group, off_policy=_staleness(group, step) > 0) for group in fresh]
+                return replace(batch, groups=groups, metrics={**batch.metrics, **figures})
+            with self._lock:  # another in its place
+                self._left += 1
+                self._changed.notify_all()
+
+    def _next(self, give_up: GiveUp) -> tuple[Batch, Position]:
+        with self._lock:
+            while not self._batches:
+                if self._error is not None:
+                    raise self._error
+                if give_up():
+                    raise Dropped
+                self._changed.wait(POLL_S)
+            found = self._batches.popleft()
+            self._changed.notify_all()
+            return found
+
+    @contextmanager
+    def paused(self, give_up: GiveUp) -> Iterator[None]:
+        """Wait until the batch that is being sampled is there, and sample no other in this context.
+
+        Raises:
+            Dropped: `give_up` returned True.
+        """
+        while not self._sampling.acquire(timeout=POLL_S):
+            if give_up():
+                raise Dropped
+        try:
+            yield
+        finally:
+            self._sampling.release()
+
+    def abandon(self) -> None:
+        """End the sampling at the next completion, and drop what waits."""
+        with self._lock:
+            self._abandoned = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        self._batches.clear()
+
+
+def _staleness(group: Group, step: int) -> int:
+    """Return the updates since the oldest completion of a group was sampled."""
+    return step - min(done.policy_step or 0 for done in group.generated)

@@ -1,0 +1,279 @@
+"""The servers of a run: which of them may be asked, and a keeper for each, which gives it weights and brings it back.
+
+A server is out while it fails, or while it loads weights beside the sampling. The others go on without it. The run ends when
+every server has failed for `wait_s`, or when one does not fit the policy.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.engines.vllm.client import RequestFailed
+from verigym.trainer.engines.vllm.server import Server, Weights
+
+logger = logging.getLogger("verigym.trainer")
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+"""Between two looks at a server that fails; the pause doubles."""
+CHECK_S = 0.25
+"""Longest wait before a thread looks whether the run can go on."""
+
+
+class Fleet:
+    """The servers of a run. Methods may be called from several threads."""
+
+    def __init__(self, servers: Sequence[Server], wait_s: float) -> None:
+        """Watch over servers; nothing is sent before the first weights.
+
+        Args:
+            servers: all servers.
+            wait_s: most seconds for which all of them may fail; at the first push, any of them.
+        """
+        self.servers = servers
+        self.wait_s = wait_s
+        self._watchers: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._target: Weights | None = None
+        self._beside = False
+        self._running = [0] * len(servers)
+        self._in_a_row = [0] * len(servers)
+        """Failed requests of each server since its last answer."""
+        self._next_look = [0.0] * len(servers)
+        """Monotonic time before which a server that fails is left alone."""
+        self._reading: dict[int, Weights] = {}
+        """Server -> weights whose files its keeper may be reading."""
+        self._out: set[int] = set(range(len(servers)))
+        self._suspected: set[int] = set()
+        """Servers that failed a request, or a push, and were not seen well since."""
+        self._failing: dict[int, float] = {}
+        """Server -> monotonic time of the first failure since it was seen well."""
+        self._overdue: dict[int, str] = {}
+        """Servers that failed again after `wait_s` -> their last failure."""
+        self._loading = threading.Semaphore(max(1, len(servers) // 2))
+        self._failure: BaseException | None = None
+        self._complete = False
+        """Whether all servers had the weights once."""
+        self._closed = False
+        self._keepers: list[threading.Thread] = []
+
+    def push(self, weights: Weights) -> None:
+        """Give all servers these weights, at the same time, and wait until each has them or fails; nothing must be sampled.
+
+        At the first push every server must get them, later at least one.
+
+        Raises:
+            UsageError: the servers stay unreachable for `wait_s`, or one does not fit the policy.
+        """
+        self._aim(weights, beside=False)
+        self.settle()
+
+    def publish(self, weights: Weights) -> None:
+        """Have the servers get these weights while they sample, one half of them at a time; does not wait.
+
+        A server gets no new requests while it ends those it has and loads. One that is still loading older weights goes on to
+        the newest. Before the first `push` this must not be called.
+        """
+        self._aim(weights, beside=True)
+
+    def settle(self) -> None:
+        """Wait until each server has the newest weights or fails, and at least one has them.
+
+        Raises:
+            UsageError: as for `push`.
+        """
+        with self._lock:
+            while True:
+                self._raise_failure()
+                known = [server.weights is self._target for server in self.servers]
+                unknown = [number for number, done in enumerate(known) if not done and number not in self._failing]
+                if not unknown and (all(known) or (self._complete and any(known))):
+                    self._complete = True
+                    return
+                self._changed.wait(CHECK_S)
+
+    def check(self) -> None:
+        """Return if the run can go on.
+
+        Raises:
+            UsageError: as for `push`.
+        """
+        with self._lock:
+            self._raise_failure()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called whenever a server is out, or back."""
+        self._watchers.append(changed)
+
+    def unwatch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` no longer."""
+        self._watchers.remove(changed)
+
+    @property
+    def out(self) -> frozenset[int]:
+        """The numbers of the servers that get no requests now."""
+        with self._lock:
+            return frozenset(self._out)
+
+    @property
+    def failing(self) -> int:
+        """Number of servers that fail now."""
+        return len(self._failing)
+
+    def in_use(self, weights: Weights) -> bool:
+        """Return whether a keeper may still read the files of `weights`."""
+        with self._lock:
+            return weights is self._target or weights in self._reading.values()
+
+    def begin(self, number: int) -> Weights | None:
+        """Begin a request to a server and return its weights; None if it is out. `end` or `report` must follow."""
+        with self._lock:
+            if number in self._out:
+                return None
+            self._running[number] += 1
+            return self.servers[number].weights
+
+    def end(self, number: int, failed: RequestFailed | None = None) -> None:
+        """End a request to a server; one that failed puts the server out until its keeper has seen it well."""
+        with self._lock:
+            self._running[number] -= 1
+            if failed is None:
+                self._in_a_row[number] = 0
+            elif number not in self._out:
+                # A server may look well and fail each request: asked at once again, it would use up the tries of all of them.
+                self._in_a_row[number] += 1
+                self._wait(number, self._in_a_row[number] - 1)
+                self._out.add(number)
+                self._suspected.add(number)
+            if failed is not None or not self._running[number]:
+                self._changed.notify_all()
+        if failed is not None:
+            self._tell()
+
+    def close(self) -> None:
+        """End the keepers."""
+        with self._lock:
+            self._closed = True
+            self._changed.notify_all()
+        for keeper in self._keepers:
+            keeper.join(timeout=LONGEST_PAUSE_S)
+
+    def _aim(self, weights: Weights, *, beside: bool) -> None:
+        with self._lock:
+            if beside:
+                self._raise_failure()
+            if self._failure is not None:  # whoever pushes again tries anew
+                self._failure = None
+                self._failing.clear()
+                self._overdue.clear()
+            self._target, self._beside = weights, beside
+            if not self._keepers:
+                self._keepers = [
+                    threading.Thread(target=self._keep, args=(number,), name=f"verigym-server-{number}", daemon=True)
+                    for number in range(len(self.servers))
+                ]
+                for keeper in self._keepers:
+                    keeper.start()
+            self._changed.notify_all()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _tell(self) -> None:
+        for changed in list(self._watchers):
+            changed()
+
+    def _wait(self, number: int, failures: int) -> None:
+        """Have the keeper wait before it looks again, the longer the more failures there were; not at all after none."""
+        pause_s = min(FIRST_PAUSE_S * 2 ** min(failures - 1, 10), LONGEST_PAUSE_S) if failures else 0.0
+        self._next_look[number] = time.monotonic() + pause_s
+
+    def _keep(self, number: int) -> None:
+        """Give one server the newest weights whenever it lacks them, and look after it when it fails."""
+        server, failures = self.servers[number], 0
+        while (weights := self._work(number)) is not None:
+            try:
+                server.update(weights, lambda: self._taken_out(number))
+            except RequestFailed as error:
+                failures += 1
+                if failures == 1:
+                    logger.warning("%s; waiting for it for up to %g s", error, self.wait_s)
+                self._failed(number, error, failures)
+            except BaseException as error:
+                self._end(number, error)
+            else:
+                if failures:
+                    logger.warning("%s is back and has the current weights", server.client.url)
+                failures = 0
+                self._well(number)
+
+    def _work(self, number: int) -> Weights | None:
+        """Wait for something to do for a server; return the weights that it should have, None at the end."""
+        with self._lock:
+            while not self._closed:
+                has_weights = self.servers[number].weights is self._target
+                idle = self._failure is not None or (has_weights and number not in self._suspected)
+                left = self._next_look[number] - time.monotonic()
+                if not idle and left <= 0:
+                    assert self._target is not None
+                    self._reading[number] = self._target
+                    return self._target
+                self._changed.wait(None if idle else left)
+            return None
+
+    @contextmanager
+    def _taken_out(self, number: int) -> Iterator[None]:
+        """Around loading beside the sampling: end the server's running requests first, and give it no new ones."""
+        if not self._beside:
+            yield
+            return
+        with self._loading:
+            with self._lock:
+                self._out.add(number)
+            self._tell()
+            with self._lock:
+                while self._running[number] and not self._closed:
+                    self._changed.wait()
+            yield
+
+    def _failed(self, number: int, error: RequestFailed, failures: int) -> None:
+        with self._lock:
+            self._reading.pop(number, None)
+            self._out.add(number)
+            self._suspected.add(number)
+            self._wait(number, failures)
+            now = time.monotonic()
+            # Measured from the first failure: a single answer may take longer than `wait_s`.
+            if now - self._failing.setdefault(number, now) > self.wait_s:
+                self._overdue[number] = str(error)
+            if len(self._overdue) >= (len(self.servers) if self._complete else 1):
+                every = "; ".join(self._overdue[one] for one in sorted(self._overdue))
+                self._failure = UsageError(
+                    f"{every}; waited {self.wait_s:g} s (vllm_wait_s). Start the server again; the run goes on from its "
+                    "newest checkpoint"
+                )
+            self._changed.notify_all()
+        self._tell()
+
+    def _end(self, number: int, error: BaseException) -> None:
+        with self._lock:
+            self._reading.pop(number, None)
+            self._failure = self._failure or error
+            self._changed.notify_all()
+        self._tell()
+
+    def _well(self, number: int) -> None:
+        with self._lock:
+            self._reading.pop(number, None)
+            self._suspected.discard(number)
+            self._failing.pop(number, None)
+            self._overdue.pop(number, None)
+            self._out.discard(number)
+            self._changed.notify_all()
+        self._tell()
