@@ -104,7 +104,10 @@ def made_with(config: StepSettings, graders: Mapping[str, str]) -> dict[str, Any
 
 
 def _is_same(then: Mapping[str, Any], now: Mapping[str, Any], config: StepSettings | None) -> bool:
-    """Return whether two results of `made_with` agree; a field that is newer than `then` had its default value then."""
+    """Return True if `then` and `now`, two results of `made_with`, agree.
+
+    A setting that `then` lacks counts as its default value.
+    """
     if config is None:
         return False
     kind: Any = type(config)

@@ -136,14 +136,14 @@ class FreeEngine(EpisodeEngine, Protocol):
     """An engine that takes new weights while it samples; its completions have a `policy_step`."""
 
     def publish(self, step: int) -> None:
-        """Begin to load the policy's weights, which have had `step` updates, and return; sampling goes on meanwhile."""
+        """Begin to load the policy's weights, which have had `step` updates, and return while sampling continues."""
 
     def settle(self) -> None:
-        """Wait until whatever samples next has the newest weights."""
+        """Wait until every completion that is sampled next uses the newest weights."""
 
 
 def engine_metrics(engine: Engine) -> dict[str, float]:
-    """Return the figures that an engine has of itself, such as those of its pushes; most have none."""
+    """Return the metrics of `engine` itself, such as those of its weight transfers; empty for most engines."""
     figures = getattr(engine, "metrics", None)
     return figures() if figures is not None else {}
 
