@@ -6,7 +6,10 @@ __all__ = ["Interrupted", "SourceConfig", "TrainConfig", "build_config", "read_c
 
 
 def __getattr__(name: str) -> object:
-    """Import the loop, and with it torch, only when it is asked for: configurations are checked without."""
+    """Return `train` or `Interrupted`.
+
+    The loop, and with it torch, is imported only here, because checking configurations needs neither.
+    """
     if name in ("Interrupted", "train"):
         from verigym.trainer import loop
         from verigym.trainer.monitoring import progress

@@ -51,9 +51,10 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def train(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> Path:
-    """Train with GRPO, from the newest checkpoint in `config.output` if there is one, and return the final model's folder.
+    """Train with GRPO and return the final model's folder.
 
-    Under torchrun all processes call this and train one model together; the main process writes.
+    The run resumes from the newest checkpoint in `config.output` if there is one. Under torchrun all processes call this and
+    train one model together; the main process writes.
 
     Args:
         config: the run.
@@ -80,7 +81,7 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
 
 
 class Run:
-    """State of a run between steps."""
+    """The state of a run between steps."""
 
     def __init__(
         self,
@@ -95,9 +96,9 @@ class Run:
         Args:
             config: the run.
             sources: the mixture.
-            graders: by source label.
+            graders: grader of each source, by label.
             world: the processes that train together.
-            sessions: of the sources that have episodes, by label.
+            sessions: sessions of each source that has episodes, by label.
         """
         self.config, self.world = config, world
         self.graders = graders
@@ -144,7 +145,7 @@ class Run:
         instead, and the resumed run repeats the step or evaluation with the same result.
 
         Args:
-            stop: whether a stop was requested.
+            stop: tells whether a stop was requested.
 
         Raises:
             Interrupted: the run has stopped.
@@ -243,7 +244,7 @@ class Run:
             self._stop(stop, log)
 
     def _sample_ahead_or_rest(self) -> None:
-        """With `one_step`, begin to sample the next step's batch; without overlap let the engine rest during the update."""
+        """With `one_step`, begin to sample the next batch; without overlap, let the engine release memory for the update."""
         following = self.done + 1
         if self.stream is not None:
             return
@@ -287,7 +288,7 @@ class Run:
         self.timer.restart()
 
     def rollouts(self, step: int, give_up: Callable[[], bool] = lambda: False) -> Batch:
-        """Return the graded rollouts that a step trains on; steps count from 0, `give_up` is as in `collect`."""
+        """Return the graded rollouts that step `step`, counted from 0, trains on; `give_up` is as in `collect`."""
         config = self.config
 
         def sample(tasks: Sequence[tuple[Source, Prompt]], key: tuple[object, ...]) -> list[Group]:

@@ -27,7 +27,7 @@ from verigym.trainer.monitoring.trackers import require_trackers
 
 
 def refuse_unstartable(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> None:
-    """Check that loss, correction, advantages and group selection fit each other; independent of the machine.
+    """Check that loss, correction, advantages and group selection fit each other; this does not depend on the machine.
 
     Settings without effect are refused when a `TrainConfig` is made (`config.checks`).
 
@@ -36,7 +36,7 @@ def refuse_unstartable(config: TrainConfig, environments: Mapping[str, Environme
         environments: see `rows.credits_of`.
 
     Raises:
-        UsageError: naming the field, what was given and what goes with it.
+        UsageError: names the field, its value and the values that fit.
     """
     choose_loss(config)
     choose_correction(config)
@@ -46,10 +46,10 @@ def refuse_unstartable(config: TrainConfig, environments: Mapping[str, Environme
 def refuse_on_this_machine(config: TrainConfig) -> None:
     """Check that the processes, the device and the optional packages fit a run's settings.
 
-    vLLM servers are not contacted, since they may be started later.
+    vLLM servers are not contacted, because they may be started later.
 
     Raises:
-        UsageError: naming the field and what is missing.
+        UsageError: names the field and the missing item.
     """
     require_trackers(config.loggers)
     if (launched("WORLD_SIZE") or 1) > 1:

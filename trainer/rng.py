@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def keyed_int(*key: object) -> int:
-    """Return 63 bits of sha256 over the key's parts, joined with `/`."""
+    """Return 63 bits of the sha256 of the parts of `key`, joined with `/`."""
     digest = hashlib.sha256("/".join(map(str, key)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def keyed_uniforms(count: int, *key: object) -> torch.Tensor:
-    """Return `count` uniforms in [0, 1), float64, that depend on the key alone."""
+    """Return `count` uniforms in [0, 1), float64, that depend on `key` alone."""
     import torch  # here, so that drawing tasks does not import torch
 
     generator = torch.Generator().manual_seed(keyed_int(*key))
@@ -25,5 +25,5 @@ def keyed_uniforms(count: int, *key: object) -> torch.Tensor:
 
 
 def keyed_random(*key: object) -> random.Random:
-    """Return a standard-library generator that depends on the key alone."""
+    """Return a standard-library random generator that depends on `key` alone."""
     return random.Random(keyed_int(*key))

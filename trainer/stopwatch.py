@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Adds up wall time by phase; the sums are taken once per step."""
+    """Sums wall time by phase. The sums are read and reset once per step."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Add the time of this context to the phase."""
+        """Add the time spent in this context to the sum of `phase`."""
         start = time.perf_counter()
         try:
             yield

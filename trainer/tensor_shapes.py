@@ -8,14 +8,14 @@ import torch
 def check_same_shape(axes: str, **tensors: torch.Tensor) -> None:
     """Check that all tensors have one axis per letter of `axes` and the same shape.
 
-    Otherwise broadcasting `[B]` against `[B, 1]` would give a plausible `[B, B]`.
+    Without this check, broadcasting `[B]` against `[B, 1]` would give a plausible `[B, B]`.
 
     Args:
         axes: the suffix, such as `"BT"`.
         **tensors: the tensors, by the names that the message uses.
 
     Raises:
-        ValueError: with the tensor's name, its shape and the expected shape.
+        ValueError: gives the tensor's name, its shape and the expected shape.
     """
     (first_name, first), *others = tensors.items()
     if first.ndim != len(axes):

@@ -23,7 +23,7 @@ def batch_std(
     ddof: int = 1,
     eps: float = 1e-4,
 ) -> torch.Tensor:
-    """Centre by group, divide by the standard deviation of all rewards of the batch (Lite PPO, arXiv 2508.08221).
+    """Subtract the group's mean and divide by the standard deviation of the whole batch (Lite PPO, arXiv 2508.08221).
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
@@ -53,9 +53,10 @@ def reinforce_pp(
     ddof: int = 0,
     eps: float = 1e-8,
 ) -> torch.Tensor:
-    """Whiten over the batch, without a group: `A = (r - batch mean) / (batch std + eps)` (REINFORCE++, arXiv 2501.03262).
+    """Normalise over the whole batch, not by group: `A = (r - batch mean) / (batch std + eps)` (REINFORCE++, arXiv 2501.03262).
 
-    A group of equal rewards gets 0 only where the whole batch is equal: it is compared with the other prompts.
+    A group of equal rewards usually has nonzero advantages, because it is compared with the other prompts. They are 0 only
+    if all rewards of the batch are equal.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
@@ -82,9 +83,9 @@ def reinforce_pp_baseline(
     ddof: int = 0,
     eps: float = 1e-8,
 ) -> torch.Tensor:
-    """Centre by group, then divide by the standard deviation of what is left over the batch (arXiv 2501.03262).
+    """Subtract the group's mean, then divide by the batch's standard deviation of these differences (arXiv 2501.03262).
 
-    Unlike `batch_std`, differences between the groups' means do not widen the scale.
+    Unlike in `batch_std`, differences between the groups' means do not increase the standard deviation.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
@@ -112,13 +113,13 @@ def gdpo(
     ddof: int = 1,
     eps: float = 1e-4,
 ) -> torch.Tensor:
-    """Normalise each of R rewards in its group, add them with weights, whiten over the batch (GDPO, arXiv 2601.05242).
+    """Normalise each of R rewards within its group, sum them with `weights_R`, and normalise the sum over the batch.
 
-    Normalising the sum of the rewards would lose which of them differed; here each keeps its weight.
+    This is GDPO (arXiv 2601.05242). Normalising the sum of the raw rewards would hide which of them differed.
 
     Args:
         rewards_PGR: floating point rewards `[P, G, R]`, each in any unit; ignored where unscored.
-        scored_PG: bool, True where every reward of the completion is there.
+        scored_PG: bool, True where the completion has every one of the R rewards.
         weights_R: weight of each reward, finite.
         ddof: 0 divides the sums of squares by n (population), 1 by n - 1 (sample), in groups and batch.
         eps: added to the standard deviations, in groups and batch; at least 0.
@@ -144,5 +145,5 @@ def gdpo(
 
 
 def _deviation(centred_PG: torch.Tensor, scored_PG: torch.Tensor, ddof: int) -> torch.Tensor:
-    """Return the root mean square over the scored completions of the batch, as a scalar; unscored places must be 0."""
+    """Return the root mean square of `centred_PG` over the scored completions, a scalar; unscored entries must be 0."""
     return (centred_PG.square().sum() / (scored_PG.sum() - ddof).clamp(min=1)).sqrt()

@@ -20,7 +20,7 @@ EQUAL_ABSOLUTE = 1e-12
 
 @dataclass(frozen=True)
 class Groups:
-    """Rewards of a batch with their group statistics, in float64, so that a sum of large float32 rewards does not overflow."""
+    """The rewards of a batch with the statistics of their groups, in float64 so that sums of large rewards do not overflow."""
 
     reward_PG: torch.Tensor
     """The rewards; 0 where unscored."""
@@ -37,7 +37,7 @@ class Groups:
 
 
 def compare_groups(rewards_PG: torch.Tensor, scored_PG: torch.Tensor) -> Groups:
-    """Check the rewards and compare each with its group.
+    """Check the rewards and return them with the statistics of their groups.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
@@ -63,7 +63,7 @@ def compare_groups(rewards_PG: torch.Tensor, scored_PG: torch.Tensor) -> Groups:
 
 
 def _differ(reward_PG: torch.Tensor, scored_PG: torch.Tensor, relative: float) -> torch.Tensor:
-    """Return `[P, 1]`, True for the groups with scored rewards that are not all equal."""
+    """Return bool `[P, 1]`: True for each group whose scored rewards are not all equal."""
     if reward_PG.shape[1] == 0:
         return scored_PG.new_zeros(len(reward_PG), 1)
     highest_P1 = reward_PG.masked_fill(~scored_PG, -torch.inf).amax(dim=1, keepdim=True)
@@ -73,12 +73,12 @@ def _differ(reward_PG: torch.Tensor, scored_PG: torch.Tensor, relative: float) -
 
 
 def safe_divide(deviation_PG: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Return `deviation / scale`, and the deviation (which is 0 then) where the scale is 0: 0/1 rather than 0/0."""
+    """Return `deviation_PG / scale`. Where `scale` is 0, the deviation is 0 too, and the result is 0 instead of nan."""
     return deviation_PG / scale.masked_fill(scale == 0.0, 1.0)
 
 
 def check_scale(ddof: int, eps: float) -> None:
-    """Refuse options that a standard deviation cannot have.
+    """Check the options `ddof` and `eps` of a standard deviation.
 
     Raises:
         ValueError: `ddof` or `eps` is out of range.

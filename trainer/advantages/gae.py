@@ -14,22 +14,23 @@ from verigym.trainer.tensor_shapes import check_same_shape
 def gae(
     rewards_BT: torch.Tensor, values_BT: torch.Tensor, mask_BT: torch.Tensor, *, gamma: float = 1.0, lam: float = 0.95
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Generalised advantage estimation: `A_t = sum_k (gamma lam)^k d_(t+k)`, `d_t = r_t + gamma V_(t+1) - V_t`.
+    """Compute generalised advantage estimates: `A_t = sum_k (gamma lam)^k d_(t+k)`, `d_t = r_t + gamma V_(t+1) - V_t`.
 
-    Schulman et al., arXiv 1506.02438, equation 16. With `lam` 1 it is the return minus the value, with `lam` 0 the error
-    of one step. The value after a row's last token is 0, also for a truncated row: its verdict is on the text so far, so no
-    reward is still to come. Places outside the mask are skipped: a token inside is followed by the next one inside.
+    See Schulman et al., arXiv 1506.02438, equation 16. With `lam` 1, the advantage is the return minus the value; with
+    `lam` 0, it is the one-step error `d_t`. The value after a row's last token is 0. This also holds for a truncated row:
+    its verdict judges the text so far, so no later reward is missing. Positions outside the mask are skipped: the successor
+    of a token inside the mask is the next token inside the mask.
 
     Args:
-        rewards_BT: of each token, in any unit; ignored outside the mask, like the values.
-        values_BT: of the state before each token, in the unit of the rewards.
+        rewards_BT: reward of each token, in any unit; ignored outside the mask, like the values.
+        values_BT: value of the state before each token, in the unit of the rewards.
         mask_BT: bool, True on the tokens that the policy sampled.
-        gamma: discount a token, 0 to 1.
+        gamma: discount per token, 0 to 1.
         lam: 0 to 1; the larger, the more later rewards count instead of values.
 
     Returns:
         (advantages_BT, returns_BT) in the unit of the rewards and the dtype of the values, both 0 outside the mask. The
-        returns, advantage plus value, are the targets of the values.
+        returns are advantage plus value; the critic is trained towards them.
 
     Raises:
         ValueError: the shapes differ, the mask is not bool, or `gamma` or `lam` is out of range.
@@ -51,7 +52,7 @@ def gae(
 
 
 def whole_reward(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the rewards as they are, 0 where unscored: with `gae`, the critic makes advantages of them later.
+    """Return the rewards unchanged, 0 where unscored; with `gae`, the critic later turns them into advantages.
 
     Args:
         rewards_PG: rewards of P prompts with G samples each, in any unit; ignored where unscored.
@@ -62,12 +63,12 @@ def whole_reward(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_P
 
 
 def whitened(advantages_BT: torch.Tensor, mask_BT: torch.Tensor, *, eps: float = 1e-8) -> torch.Tensor:
-    """Give the advantages of all tokens together mean 0 and standard deviation 1: `(A - mean) / (std + eps)`.
+    """Normalise the advantages of all tokens of the batch to mean 0 and standard deviation 1: `(A - mean) / (std + eps)`.
 
-    The deviation divides by n - 1. A batch of one token, or of equal advantages, gets 0.
+    The standard deviation divides by n - 1. A batch of one token, or of equal advantages, gets 0.
 
     Args:
-        advantages_BT: of the whole batch; ignored outside the mask.
+        advantages_BT: advantages of the whole batch; ignored outside the mask.
         mask_BT: bool, True on the tokens that count.
         eps: added to the standard deviation, in the unit of the advantages.
 
@@ -91,19 +92,19 @@ def value_loss(
     *,
     value_clip: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Half the squared error, `(V - R)^2 / 2`; with a clip, the larger of that and the error of a value that moved less.
+    """Return half the squared error of the values, `(V - R)^2 / 2`, optionally clipped as in OpenAI's PPO2.
 
-    `max((V - R)^2, (clip(V, V_old - c, V_old + c) - R)^2) / 2`, as OpenAI's PPO2 has it: a value that has already moved by c
-    towards its return gets no further gradient from this batch.
+    With a clip c the loss is `max((V - R)^2, (clip(V, V_old - c, V_old + c) - R)^2) / 2`: a value that has already moved by
+    more than c towards its return gets no further gradient from this batch.
 
     Args:
-        values_BT: of the critic as it is.
-        old_values_BT: of the critic before the first update on the batch; constants, as the returns are.
-        returns_BT: see `gae`.
+        values_BT: values V of the present critic.
+        old_values_BT: values V_old of the critic before the first update on the batch; no gradient flows into them.
+        returns_BT: returns R, see `gae`; no gradient flows into them.
         value_clip: c, above 0, in the unit of the rewards; None for no clip.
 
     Returns:
-        (loss_BT, clipped_BT): the loss in the squared unit of the rewards, and bool, where the clip took the gradient.
+        (loss_BT, clipped_BT): the loss in the squared unit of the rewards, and bool, True where the clip removed the gradient.
 
     Raises:
         ValueError: the shapes differ or do not have two axes, or `value_clip` is not above 0.

@@ -44,9 +44,9 @@ def grpo(
 
 
 def centred(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
-    """Subtract the group's mean and divide by nothing: `A = r - mean` (Dr. GRPO, arXiv 2503.20783).
+    """Subtract the group's mean without dividing by a standard deviation: `A = r - mean` (Dr. GRPO, arXiv 2503.20783).
 
-    Without the division, questions that are nearly always or nearly never solved are not weighted up.
+    Without the division, questions that are nearly always or nearly never solved do not get a larger weight.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
@@ -63,9 +63,9 @@ def centred(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: to
 
 
 def rloo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
-    """Subtract the mean of the *other* completions: `A = n/(n-1) (r - mean)` (RLOO, arXiv 2402.14740).
+    """Subtract the mean of the group's *other* completions: `A = n/(n-1) (r - mean)` (RLOO, arXiv 2402.14740).
 
-    The baseline does not depend on the completion itself, so the gradient is unbiased. n counts the scored ones.
+    The baseline does not depend on the completion itself, so the gradient is unbiased. n is the number of scored completions.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
@@ -83,9 +83,9 @@ def rloo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch
 
 
 def maxrl(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
-    """Divide by the group's mean: `A = (r - mean) / mean` (MaxRL, arXiv 2602.02710).
+    """Subtract the group's mean and divide by it: `A = (r - mean) / mean` (MaxRL, arXiv 2602.02710).
 
-    Rare successes weigh most: with rewards of 0 and 1 the gradient is that of the log of the pass rate.
+    Rare successes get the largest weight: with rewards of 0 and 1, the gradient is that of the log of the pass rate.
 
     Args:
         rewards_PG: floating point rewards of at least 0, in any unit; ignored where unscored.
@@ -115,10 +115,10 @@ def passk(
     ddof: int = 1,
     eps: float = 1e-6,
 ) -> torch.Tensor:
-    """Credit only the best completion, by its lead over the second: `A = (r1 - r2) / (std + eps)` (pass@k, arXiv 2503.19595).
+    """Credit only the group's best completion, by its lead over the second: `A = (r1 - r2) / (std + eps)` (arXiv 2503.19595).
 
-    Without its best completion the best reward of the group would be r2, so the lead is what that completion adds. Two
-    completions that share the first place add nothing.
+    The objective is pass@k. Without its best completion, the best reward of the group would be r2, so the lead is the gain
+    from that completion. If two completions share the first place, all advantages are 0.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
@@ -128,7 +128,7 @@ def passk(
         eps: added to the standard deviation, in the unit of the rewards; at least 0.
 
     Returns:
-        Advantages `[P, G]`, without a unit, in the dtype of the rewards; 0 but for one completion a group.
+        Advantages `[P, G]`, without a unit, in the dtype of the rewards; at most one per group is not 0.
 
     Raises:
         ValueError: shapes or dtypes do not fit, a scored reward is not finite, or `ddof` or `eps` is out of range.
@@ -146,14 +146,14 @@ def passk(
 
 
 def opo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
-    """Subtract the length-weighted mean: `A = r - sum(l r) / sum(l)` (OPO, arXiv 2505.23585).
+    """Subtract the group's length-weighted mean reward: `A = r - sum(l r) / sum(l)` (OPO, arXiv 2505.23585).
 
-    This baseline has the least variance if the squared gradient of a completion grows with its length.
+    This baseline has the smallest variance if the squared gradient of a completion grows with its length.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
         scored_PG: bool, True where the verifier gave a verdict.
-        lengths_PG: lengths of the completions, in tokens; ignored where unscored.
+        lengths_PG: lengths l of the completions, in tokens; ignored where unscored.
 
     Returns:
         Advantages `[P, G]` in the unit and dtype of the rewards.

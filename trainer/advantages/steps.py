@@ -20,18 +20,19 @@ def process_supervision(
     ddof: int = 1,
     eps: float = 0.0,
 ) -> torch.Tensor:
-    """Normalise the rewards of all steps of a group; a token's advantage is their sum over the steps that end after it.
+    """Normalise the step rewards of a group, and give each token the sum over the steps that end after it.
 
-    `r~ = (r - mean) / (std + eps)` over every step of every completion, `A_t = sum of r~ of steps with end > t`. A token
-    after the last step gets 0, and so does everything where all steps have equal rewards. Because it is a sum, completions
-    of many steps get larger advantages; arXiv 2504.15275 reports collapse, and takes the minimum over steps as one reward.
+    Each step reward becomes `r~ = (r - mean) / (std + eps)`, with mean and std over every step of every completion. The
+    advantage of token t is the sum of r~ over the steps with end > t. A token after the last step gets 0; if all steps have
+    equal rewards, every token gets 0. Because the advantage is a sum, completions with many steps get larger advantages;
+    arXiv 2504.15275 reports collapse, and uses the minimum over the steps as one reward instead.
 
     Args:
-        step_rewards: one list a completion, one finite reward a step; None for an unscored completion, which is in no
-            mean and gets 0.
+        step_rewards: for each completion, a list with one finite reward per step; None for an unscored completion, which
+            is left out of the mean and gets 0.
         step_ends: for each completion, the number of tokens up to the end of each step: rising, from 1 to its length.
             Ignored for an unscored completion.
-        lengths: of the completions, in tokens.
+        lengths: length of each completion, in tokens.
         ddof: 0 divides the sum of squares by n (population), 1 by n - 1 (sample).
         eps: added to the standard deviation, in the unit of the rewards; at least 0.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Advantage:
-    """An entry of ADVANTAGES."""
+    """An entry of the table `ADVANTAGES`."""
 
     location: str
     """`module:function`, in this package."""
@@ -33,7 +33,7 @@ class Advantage:
 
     @property
     def function(self) -> Callable[..., torch.Tensor]:
-        """The function; imports its module."""
+        """Return the advantage function; this imports its module."""
         function: Callable[..., torch.Tensor] = pkgutil.resolve_name(f"{__package__}.{self.location}")
         return function
 

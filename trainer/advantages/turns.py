@@ -14,14 +14,15 @@ from verigym.trainer.advantages.group import rloo
 
 
 def turn_returns(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
-    """Return what the first turn of each episode gets: its return minus the mean return of the prompt's other episodes.
+    """Return the advantage of each episode's first turn: its return minus the mean return of the prompt's other episodes.
 
-    A turn t gets `A_t = sum of the rewards from t on - mean return of the others`, which is this less what was earned before t
-    (`earned_before`). The baseline does not depend on the episode itself nor on the turn, so the gradient is unbiased also
-    where the policy chooses how many turns it takes; a mean by turn index would not be.
+    The advantage of a later turn t is `A_t = sum of the rewards from t on - mean return of the others`. This is the
+    advantage of the first turn minus the rewards of the turns before t (`earned_before`). The baseline depends neither on
+    the episode itself nor on the turn, so the gradient is unbiased even though the policy chooses the number of turns. A
+    mean by turn index would be biased.
 
     Args:
-        rewards_PG: the return of each episode: the verdict's reward and those of all turns.
+        rewards_PG: the return of each episode: the reward of its verdict plus the rewards of all its turns.
         scored_PG: bool, True where the verifier gave a verdict.
         lengths_PG: unused.
 
@@ -35,5 +36,5 @@ def turn_returns(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_P
 
 
 def earned_before(turn_rewards: Sequence[float]) -> list[float]:
-    """Return, for each turn, the sum of the rewards of the turns before it."""
+    """Return, for each turn of `turn_rewards`, the sum of the rewards of the turns before it."""
     return [0.0, *accumulate(turn_rewards)][: len(turn_rewards)]

@@ -18,7 +18,7 @@ GiveUp = Callable[[], bool]
 
 
 class Ahead:
-    """At most one batch that is being sampled, or was sampled and not yet taken."""
+    """Holds at most one batch, which is either being sampled or was sampled and has not been taken yet."""
 
     def __init__(self) -> None:
         self._batch: Future[Batch] | None = None
@@ -26,7 +26,7 @@ class Ahead:
         self._abandoned = False
 
     def start(self, sample: Callable[[GiveUp], Batch]) -> None:
-        """Begin to sample. `sample` takes a function that says whether to give up, as `collect` does."""
+        """Start to sample a batch with `sample`, which receives a function that returns True if sampling should stop."""
         assert self._batch is None, "a batch is waiting to be taken"
         batch: Future[Batch] = Future()
         threads = torch.get_num_threads()
@@ -43,15 +43,15 @@ class Ahead:
         self._thread.start()
 
     def put(self, batch: Batch) -> None:
-        """Hold a batch that a checkpoint kept."""
+        """Hold `batch`, which was read from a checkpoint."""
         self._batch = Future()
         self._batch.set_result(batch)
 
     def finish(self) -> None:
-        """Wait until the batch is there; it is kept until it is taken.
+        """Wait until the batch is sampled. It stays here until `take`.
 
         Raises:
-            Exception: what sampling raised.
+            Exception: any exception that sampling raised.
         """
         if self._thread is not None:
             self._thread.join()
@@ -61,17 +61,17 @@ class Ahead:
 
     @property
     def batch(self) -> Batch | None:
-        """The batch, if one was sampled and not yet taken."""
+        """Return the batch that was sampled and not taken yet; None if there is none."""
         return self._batch.result() if self._batch is not None and self._batch.done() else None
 
     def take(self) -> Batch | None:
-        """Return the batch, and hold it no longer; None if there is none."""
+        """Remove and return the batch; None if there is none."""
         self.finish()
         batch, self._batch = self.batch, None
         return batch
 
     def abandon(self) -> None:
-        """End the sampling at the next completion, and drop the batch."""
+        """Stop the sampling at the next completion, and discard the batch."""
         self._abandoned = True
         if self._thread is not None:
             self._thread.join()

@@ -27,7 +27,7 @@ Collect = Callable[[Sequence[tuple[Source, Prompt]], tuple[object, ...]], list[G
 
 @dataclass(frozen=True)
 class Batch:
-    """The groups of a step."""
+    """The groups that one step trains on."""
 
     groups: list[Group]
     """Trained on."""
@@ -36,29 +36,29 @@ class Batch:
     metrics: dict[str, float]
 
     def off_policy(self) -> Batch:
-        """Return the batch as one that the policy of an earlier step sampled."""
+        """Return a copy of the batch that is marked as sampled by the policy of an earlier step."""
         return replace(self, groups=[replace(group, off_policy=True) for group in self.groups])
 
 
 def dump_batch(batch: Batch) -> dict[str, Any]:
-    """Return a batch as JSON."""
+    """Return `batch` as JSON data."""
     groups, sampled = ([dump_group(group) for group in some] for some in (batch.groups, batch.sampled))
     return {"groups": groups, "sampled": sampled, "metrics": batch.metrics}
 
 
 def load_batch(data: Mapping[str, Any], environments: Mapping[str, Environment]) -> Batch:
-    """Return the batch that was dumped.
+    """Return the batch that `dump_batch` turned into `data`.
 
     Args:
         data: from `dump_batch`.
-        environments: by source.
+        environments: environment of each source, by the source's label.
     """
     groups, sampled = ([load_group(group, environments) for group in data[name]] for name in ("groups", "sampled"))
     return Batch(groups, sampled, dict(data["metrics"]))
 
 
 def refuse_lost_signal(config: TrainConfig, credit: Mapping[str, Credit]) -> None:
-    """Refuse dynamic sampling where the groups it drops have a gradient.
+    """Refuse dynamic sampling with an advantage under which groups of equal rewards, which it drops, have a gradient.
 
     Raises:
         UsageError: an advantage learns from groups of equal rewards.
@@ -72,15 +72,15 @@ def refuse_lost_signal(config: TrainConfig, credit: Mapping[str, Credit]) -> Non
 
 
 class BatchBuilder:
-    """Chooses what each step trains on. `state` has everything that later steps depend on."""
+    """Chooses the groups that each step trains on. `state` returns everything that later steps depend on."""
 
     def __init__(self, config: TrainConfig, sources: Sequence[Source], credit: Mapping[str, Credit]) -> None:
-        """Begin without leftovers, replayed groups or pass rates.
+        """Start without leftovers, replayed groups or pass rates.
 
         Args:
             config: the run.
             sources: the mixture.
-            credit: each source's rule, by label.
+            credit: the rule of each source, by the source's label.
 
         Raises:
             UsageError: see `refuse_lost_signal`.
@@ -99,12 +99,12 @@ class BatchBuilder:
         self.bugs = GraderBugs(config.broken_grader_share)
 
     def step(self, step: int, collect: Collect, fits: Callable[[Prompt], bool]) -> Batch:
-        """Return the batch of a step.
+        """Return the batch of step `step`.
 
         Args:
             step: counted from 0.
             collect: samples and grades groups.
-            fits: whether a prompt is short enough.
+            fits: returns True if a prompt is short enough.
         """
         config = self.config
         if self.curriculum:
@@ -179,7 +179,7 @@ class BatchBuilder:
         return metrics | self.bugs.metrics() | (self.curriculum.metrics() if self.curriculum else {})
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, as JSON; the mixture's counts are kept apart."""
+        """Return the state for a checkpoint, as JSON data. It does not include the number of tasks drawn of each source."""
         return {
             "leftovers": [dump_group(group) for group in self.leftovers],
             "replay": self.replay.state(),
@@ -188,10 +188,10 @@ class BatchBuilder:
         }
 
     def restore(self, drawn: Mapping[str, int], state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint.
+        """Continue from a checkpoint with `drawn` tasks of each source and the `state` of the builder that wrote it.
 
         Raises:
-            UsageError: it was saved with other sources.
+            UsageError: the checkpoint was saved with other sources.
         """
         self.mixture.restore(drawn)
         environments = {source.label: source.environment for source in self.mixture.sources}

@@ -13,7 +13,7 @@ from verigym.trainer.tasks.mixture import Source
 
 @dataclass(frozen=True)
 class Filled:
-    """A step's groups with a signal, and those left over."""
+    """The groups with a signal that a step trains on, and the groups with a signal that are left over."""
 
     groups: list[Group]
     """At most one a slot of the plan."""
@@ -30,18 +30,18 @@ def refill(
     has_signal: Callable[[Group], bool],
     max_oversampling: float,
 ) -> Filled:
-    """Draw groups until each slot of the plan has a group of its source with a signal, or the source's bound is reached.
+    """Draw groups until each slot of `plan` has a group with a signal from its source, or the source reaches its bound.
 
-    Each round is completed and its first groups in order are taken, so that short completions are not favoured. The size of a
-    round follows from the share of groups with a signal so far in this step. A slot that its source could not fill goes to a
-    spare group of another source.
+    Each round is sampled to its end, and its first groups in order are taken, so that short completions are not favoured.
+    The size of a round follows from the share of groups with a signal so far in this step. A slot that its source could not
+    fill goes to a spare group of another source.
 
     Args:
         plan: the source of each slot.
-        leftovers: of the step before. They are used first, marked as off-policy; those without a slot are dropped, so none is
-            ever older than one step.
-        draw: samples and grades a group for each given source.
-        has_signal: whether a group has a gradient.
+        leftovers: groups left over from the step before. They are used first, marked as off-policy. Those that get no slot
+            are dropped, so no group is ever older than one step.
+        draw: samples and grades one group for each given source.
+        has_signal: returns True if a group has a gradient.
         max_oversampling: most groups drawn for a source, as a multiple of its slots.
     """
     slots = Counter(source.label for source in plan)

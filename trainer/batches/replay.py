@@ -13,7 +13,7 @@ from verigym.trainer.rollout.group_json import dump_group, load_group
 
 
 class Replay:
-    """A bounded buffer of whole groups, because a success is compared with the failures of its group."""
+    """A bounded buffer of complete groups; they stay complete because a success is compared with the failures of its group."""
 
     def __init__(self, seed: int, *, size: int, below: float, max_age: int) -> None:
         """Make an empty buffer.
@@ -21,7 +21,7 @@ class Replay:
         Args:
             seed: keys the random choice of groups.
             size: most groups; the oldest are dropped first.
-            below: groups are kept whose pass rate is above 0 and at most this.
+            below: only groups with a pass rate above 0 and at most `below` are added.
             max_age: steps after which a group is dropped, because the policy has moved too far since.
         """
         self.seed = seed
@@ -29,7 +29,7 @@ class Replay:
         self.kept: list[tuple[int, Group]] = []
 
     def take(self, step: int, count: int) -> list[Group]:
-        """Remove and return up to `count` groups, chosen at random by seed and step, marked as off-policy."""
+        """Remove and return up to `count` groups, marked as off-policy. The choice is random, keyed by the seed and `step`."""
         self.kept = [(since, group) for since, group in self.kept if step - since <= self.max_age]
         order = list(range(len(self.kept)))
         chosen = set(keyed_random(self.seed, "replay", step).sample(order, min(count, len(order))))
@@ -38,14 +38,14 @@ class Replay:
         return taken
 
     def offer(self, step: int, groups: Sequence[Group]) -> None:
-        """Keep the rare successes among the groups that a step trains on for the first time."""
+        """Add those of `groups` with rare successes; `groups` are the ones that step `step` trains on for the first time."""
         rare = [group for group in groups if not group.canary and 0 < (group.pass_rate or 0) <= self.below]
         self.kept = [*self.kept, *((step, group) for group in rare)][-self.size :]
 
     def state(self) -> list[Any]:
-        """Return the buffer for a checkpoint, as JSON."""
+        """Return the buffer for a checkpoint, as JSON data."""
         return [[step, dump_group(group)] for step, group in self.kept]
 
     def restore(self, state: Sequence[Any], environments: Mapping[str, Environment]) -> None:
-        """Continue from a checkpoint's state."""
+        """Continue from `state`, which a checkpoint holds. `environments` maps each source's label to its environment."""
         self.kept = [(step, load_group(group, environments)) for step, group in state]

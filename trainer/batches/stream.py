@@ -30,7 +30,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Position:
-    """Where the sampling stands after a batch; a run that goes on from a checkpoint begins there."""
+    """The point that sampling has reached after a batch. A run that resumes from a checkpoint continues from it."""
 
     following: int
     """Number of the next batch."""
@@ -41,14 +41,14 @@ class Position:
 
 
 class Stream:
-    """Samples batches in a thread. At most `most` of them wait to be taken; the thread then waits, too."""
+    """Samples batches in a thread. When `most` batches wait to be taken, the thread waits until one is taken."""
 
     def __init__(self, most: int, position: Position, wanted: int) -> None:
-        """Prepare; `start` begins.
+        """Prepare the stream; `start` begins to sample.
 
         Args:
-            most: most batches that wait, at least 1.
-            position: where the sampling begins.
+            most: largest number of batches that wait, at least 1.
+            position: the point from which sampling continues.
             wanted: number of batches to sample.
         """
         self.position = position
@@ -65,11 +65,11 @@ class Stream:
         self._thread: threading.Thread | None = None
 
     def start(self, sample: Callable[[int, GiveUp], Batch], state: Callable[[], BuilderState]) -> None:
-        """Begin to sample.
+        """Begin to sample batches with `sample`.
 
         Args:
-            sample: takes the number of a batch, and a function that says whether to give up, as `collect` does.
-            state: returns what was drawn and the builder's state after the last batch.
+            sample: takes the number of a batch, and a function that returns True if sampling should stop, as `collect` does.
+            state: returns the number of tasks drawn of each source and the builder's state, after the last batch.
         """
         threads = torch.get_num_threads()
 
@@ -104,16 +104,16 @@ class Stream:
             return not self._abandoned
 
     def take(self, step: int, max_staleness: int, give_up: GiveUp) -> Batch:
-        """Wait for the next batch that has fresh groups, and return it with these alone.
+        """Wait for the next batch that has fresh groups, and return it with these groups alone.
 
         Args:
             step: number of updates that the policy has had.
-            max_staleness: most updates since a group's oldest completion was sampled.
-            give_up: whether to stop.
+            max_staleness: most updates since a group's oldest completion was sampled; groups beyond this are dropped.
+            give_up: returns True to stop waiting.
 
         Raises:
             Dropped: `give_up` returned True.
-            Exception: what sampling raised.
+            Exception: any exception that sampling raised.
         """
         dropped = 0
         while True:
@@ -143,7 +143,7 @@ class Stream:
 
     @contextmanager
     def paused(self, give_up: GiveUp) -> Iterator[None]:
-        """Wait until the batch that is being sampled is there, and sample no other in this context.
+        """Wait until the batch that is being sampled is complete, and sample no other within this context.
 
         Raises:
             Dropped: `give_up` returned True.
@@ -157,7 +157,7 @@ class Stream:
             self._sampling.release()
 
     def abandon(self) -> None:
-        """End the sampling at the next completion, and drop what waits."""
+        """Stop the sampling at the next completion, and discard the batches that wait."""
         with self._lock:
             self._abandoned = True
             self._changed.notify_all()
@@ -167,5 +167,5 @@ class Stream:
 
 
 def _staleness(group: Group, step: int) -> int:
-    """Return the updates since the oldest completion of a group was sampled."""
+    """Return the number of updates, up to `step`, since the oldest completion of `group` was sampled."""
     return step - min(done.policy_step or 0 for done in group.generated)

@@ -25,11 +25,13 @@ ENDS = 2**20
 
 
 def input_hashes(config: TrainConfig, environments: Iterable[Environment] = ()) -> dict[str, str]:
-    """Return a hash of each local input, by name. Files from the hub and files that environments read are not hashed.
+    """Return a hash of each local input, by the input's name.
+
+    Files from the hub and files that environments read are not hashed.
 
     Args:
         config: the run; its model and sources must exist.
-        environments: of the run; the code of those that are the user's own is hashed, see `own_code`.
+        environments: the run's environments. Only the code of the user's own environments is hashed, see `own_code`.
     """
     hashes: dict[str, str] = {}
     folder = Path(model_path(config.model))
@@ -41,7 +43,7 @@ def input_hashes(config: TrainConfig, environments: Iterable[Environment] = ()) 
 
 
 def data_hashes(sources: Iterable[SourceConfig]) -> dict[str, str]:
-    """Return a hash of each data set's description and of its local files, by name."""
+    """Return, by name, a hash of each data set's description and of its local files."""
     hashes: dict[str, str] = {}
     for source in sources:
         if source.dataset is None:
@@ -58,7 +60,10 @@ def data_hashes(sources: Iterable[SourceConfig]) -> dict[str, str]:
 
 
 def file_hash(path: Path) -> str:
-    """Return a hash of a file's content; of its size and both ends if it is larger than `WHOLE` bytes."""
+    """Return a hash of the content of the file `path`.
+
+    A file larger than `WHOLE` bytes is hashed by its size and both ends only.
+    """
     size = path.stat().st_size
     if size <= WHOLE:
         return file_sha256(path)[:16]
@@ -71,7 +76,7 @@ def file_hash(path: Path) -> str:
 
 
 def path_digest(path: Path) -> str:
-    """Return the sha256 of a file, or over the names and contents of a folder's files.
+    """Return the sha256 of the file `path`, or of the names and contents of all files if `path` is a folder.
 
     Raises:
         UsageError: a file cannot be read.
@@ -86,7 +91,7 @@ def path_digest(path: Path) -> str:
 
 
 def model_digest(model: str) -> str:
-    """Return what identifies a model: the hash of a directory's contents, or a hub id itself.
+    """Return a string that identifies `model`: the hash of the contents of a directory, or a hub id unchanged.
 
     Raises:
         UsageError: see `model_path`.
@@ -96,7 +101,7 @@ def model_digest(model: str) -> str:
 
 
 def refuse_changed(then: Mapping[str, str], now: Mapping[str, str], changed_inputs: str) -> bool:
-    """Refuse inputs that changed since a checkpoint, or return whether they did. One without hashes counts as unchanged.
+    """Return True if inputs changed since a checkpoint, or refuse them. A checkpoint without hashes counts as unchanged.
 
     Args:
         then: the checkpoint's hashes.

@@ -19,7 +19,7 @@ NAME = "run.json"
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that can change results, with the build of torch in use."""
+    """Return the versions of Python and of the installed packages that can change results, and the build of torch."""
     torch = sys.modules.get("torch")
     return installed(PACKAGES) | ({"torch": str(torch.__version__)} if torch is not None else {})
 
@@ -30,13 +30,13 @@ def command_line() -> str:
 
 
 def record_start(output: Path, made: Mapping[str, Any], inputs: Mapping[str, str], done: int = 0) -> dict[str, Any]:
-    """Append a start to `run.json` and return it.
+    """Append an entry for this start of the run to `run.json`, and return the entry.
 
     Args:
         output: the run's folder.
-        made: everything that decides what is computed, as JSON; see `store.made_with`.
+        made: everything that decides what is computed, as JSON data; see `store.made_with`.
         inputs: hashes of the inputs, by name.
-        done: finished steps, from which this start continues.
+        done: number of steps already finished when this start begins.
     """
     start = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -53,7 +53,7 @@ def record_start(output: Path, made: Mapping[str, Any], inputs: Mapping[str, str
 
 
 def starts(output: Path) -> list[dict[str, Any]]:
-    """Return the recorded starts of a folder, oldest first."""
+    """Return the starts that `run.json` in the folder `output` records, oldest first."""
     try:
         recorded: list[dict[str, Any]] = json.loads((output / NAME).read_text(encoding="utf-8"))["starts"]
     except (OSError, ValueError, KeyError):

@@ -55,7 +55,7 @@ NAME = re.compile(r"step-(\d{8})")
 
 
 class State(BaseModel):
-    """Manifest of a checkpoint, `state.json`."""
+    """The manifest of a checkpoint, which is its file `state.json`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -76,10 +76,10 @@ class State(BaseModel):
 
 
 class Timer:
-    """Says when a checkpoint is due because much time has passed since the last one, or since the start.
+    """Tells when a checkpoint is due because enough time has passed since the last one, or since the start.
 
     Args:
-        minutes: how much; 0 for never.
+        minutes: minutes between checkpoints; 0 for never.
     """
 
     def __init__(self, minutes: float) -> None:
@@ -87,24 +87,27 @@ class Timer:
         self.restart()
 
     def restart(self) -> None:
-        """Begin again, after a checkpoint."""
+        """Start the time from 0 again, after a checkpoint."""
         self._since = time.monotonic()
 
     @property
     def due(self) -> bool:
-        """Whether the time has passed."""
+        """Return True if the time since the last checkpoint has passed."""
         return 0 < self._seconds <= time.monotonic() - self._since
 
 
 def made_with(config: StepSettings, graders: Mapping[str, str]) -> dict[str, Any]:
-    """Return everything that decides what is computed, as JSON: settings, and each source's grader id."""
+    """Return everything that decides what is computed, as JSON data: the settings in `config` and each source's grader id."""
     # A falling schedule depends on `steps`, too.
     free = FREE_FIELDS if config.schedule == "constant" else FREE_FIELDS - {"steps"}
     return {**config.model_dump(mode="json", exclude=free), "graders": dict(graders)}
 
 
 def _is_same(then: Mapping[str, Any], now: Mapping[str, Any], config: StepSettings | None) -> bool:
-    """Return whether two results of `made_with` agree; a field that is newer than `then` had its default value then."""
+    """Return True if `then` and `now`, two results of `made_with`, agree.
+
+    A setting that `then` lacks counts as its default value.
+    """
     if config is None:
         return False
     kind: Any = type(config)
@@ -118,7 +121,7 @@ def _is_same(then: Mapping[str, Any], now: Mapping[str, Any], config: StepSettin
 
 
 def fingerprint(made: Mapping[str, Any]) -> str:
-    """Return a hash of what `made_with` returns."""
+    """Return a hash of `made`, which `made_with` returned."""
     return sha256_hex(canonical_json(made))[:16]
 
 
@@ -129,14 +132,14 @@ def refuse_other(
     advice: str,
     harm: str = "Going on from it would mix two runs",
 ) -> NoReturn:
-    """Refuse to continue with other settings, and name those that differ.
+    """Refuse to continue a run or stage with other settings, and list the settings that differ.
 
     Args:
-        place: what would be continued.
-        then: the settings that it was made with; empty if they were not kept.
+        place: the file or folder that would be continued.
+        then: the settings that it was made with; empty if they were not saved.
         now: the present settings.
-        advice: what to do.
-        harm: what to continue would do.
+        advice: what the user should do, for the message.
+        harm: the harm that continuing would do, for the message.
 
     Raises:
         UsageError: always.
@@ -161,21 +164,20 @@ def save(
 ) -> Path:
     """Write the checkpoint of a finished step, and delete old ones until `keep` are left.
 
-    Of the old ones those go first that were made by time, so that they push out none that its step asked for.
-
-    Killed at any time, this leaves either the whole new checkpoint or only older ones.
+    Checkpoints that were made by time are deleted first, so that they never displace one that was due at its step. If the
+    process is killed at any time, the folder has either the complete new checkpoint or only older ones.
 
     Args:
-        folder: of the run's checkpoints.
+        folder: folder of the run's checkpoints.
         step: number of finished steps.
         write: writes policy and optimizer to the given folder; each process writes its part to its own files.
-        drawn: tasks drawn of each source.
+        drawn: number of tasks drawn of each source.
         made: see `made_with`.
         keep: number of checkpoints to keep.
         batch_state: leftovers, replay and curriculum, see `BatchBuilder.state`.
         world: the processes, which share the folder; the main one completes the checkpoint.
         contents: hashes of the run's inputs.
-        by_time: whether only the time that has passed asks for it.
+        by_time: True if the checkpoint is due only because of the time that has passed.
     """
     final = folder / f"step-{step:08d}"
     partial = folder / f".partial-step-{step:08d}"
@@ -227,20 +229,20 @@ def _made_by_time(path: Path) -> bool:
 
 
 def latest(folder: Path, made: Mapping[str, Any], steps: int, config: StepSettings | None = None) -> tuple[Path, State] | None:
-    """Return the newest intact checkpoint, None if there is none. Damaged ones are renamed, with a warning.
+    """Return the newest intact checkpoint and its manifest; None if there is none. Damaged ones are renamed, with a warning.
 
     A run that logged steps but has no checkpoint yet starts again, also with a warning.
 
     Args:
-        folder: of the run's checkpoints.
+        folder: folder of the run's checkpoints.
         made: see `made_with`.
         steps: number of steps of the run.
         config: the present settings. With them, a checkpoint of a version of verigym that lacked a setting is taken, too, if
             the setting has its default value.
 
     Raises:
-        UsageError: it, or the run without a checkpoint, was made with other settings; it is beyond `steps`; or all
-            checkpoints are damaged.
+        UsageError: the checkpoint, or the run without a checkpoint, was made with other settings; the checkpoint is beyond
+            `steps`; or all checkpoints are damaged.
     """
     for partial in folder.glob(".partial-*"):
         shutil.rmtree(partial)
@@ -288,16 +290,16 @@ def _warn_of_lost_steps(output: Path, made: Mapping[str, Any]) -> None:
 
 
 def load_batch_state(path: Path) -> dict[str, Any]:
-    """Return the batch builder's state that was given to `save`."""
+    """Return the batch builder's state that `save` wrote to the checkpoint `path`."""
     state: dict[str, Any] = json.loads((path / "work.json").read_text(encoding="utf-8"))
     return state
 
 
 def prepare(output: Path) -> None:
-    """Make the run's folder.
+    """Make the run's folder `output`.
 
     Raises:
-        UsageError: it cannot be made or written.
+        UsageError: `output` cannot be made or written.
     """
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -309,7 +311,7 @@ def prepare(output: Path) -> None:
 
 @contextmanager
 def locked(output: Path, world: World = SOLO) -> Iterator[None]:
-    """Lock the folder against a second run while this one writes to it; the main process holds the lock.
+    """Lock the folder `output` within this context, so that no second run writes to it; the main process holds the lock.
 
     Raises:
         UsageError: another process is writing there.
@@ -324,7 +326,7 @@ def locked(output: Path, world: World = SOLO) -> Iterator[None]:
 
 
 def write_config(output: Path, config: StepSettings) -> None:
-    """Write the run's settings to `config.json` beside its logs."""
+    """Write the run's settings `config` to `config.json` in the folder `output`."""
     text = json.dumps(config.model_dump(mode="json"), indent=1)
     temporary = output / ".config.json"
     temporary.write_text(text, encoding="utf-8")

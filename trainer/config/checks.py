@@ -19,7 +19,7 @@ Rule = tuple[tuple[str, ...], Callable[[Any], bool], str]
 
 
 def engine_rules(fields: Container[str]) -> tuple[Rule, ...]:
-    """Return a rule for each engine setting in `fields`: the setting has an effect only with engines whose entry lists it."""
+    """Return a rule for each engine setting in `fields`: it has an effect only with the engines whose entries list it."""
     rules: list[Rule] = []
     for setting in dict.fromkeys(setting for entry in ENGINES.values() for setting in entry.settings if setting in fields):
         takers = tuple(name for name, entry in ENGINES.items() if setting in entry.settings)
@@ -93,17 +93,17 @@ RUN_RULES: tuple[Rule, ...] = (
 
 
 def refuse_ineffective(config: BaseModel, rules: Sequence[Rule] = RUN_RULES) -> None:
-    """Check that every setting has an effect.
+    """Refuse a setting in `config` that has no effect.
 
-    A setting passes at its default value, and at the value that the preset gives it, so that a run's own config.json, which
-    names all settings, can be read again.
+    A setting passes at its default value, and at the value that the preset gives it. So the config.json that a run writes,
+    which contains all settings, can be read again.
 
     Args:
         config: the settings of a run or a stage.
-        rules: which of them need which others.
+        rules: which settings need which others to have an effect.
 
     Raises:
-        ValueError: naming the setting and what it goes with.
+        ValueError: names the setting and the settings that it needs.
     """
     preset = getattr(config, "preset", None)
     chosen: Mapping[str, Any] = PRESETS[preset].settings if preset else {}

@@ -15,7 +15,7 @@ from verigym.trainer.config.frozen import Frozen
 
 @dataclass(frozen=True)
 class EngineEntry:
-    """One engine. All that the configuration, the builder, the checks before a run and the documentation know of it."""
+    """One engine, as the configuration, the builder, the checks before a run and the documentation describe it."""
 
     target: str
     """`module:Class`, imported when a run uses it. `Class.from_config(config, model, codec)` makes the engine."""
@@ -94,7 +94,7 @@ ENGINES: Mapping[str, EngineEntry] = {
 
 
 class EngineFields(Frozen):
-    """Engine and its options. All but `engine` itself may change when a run is resumed."""
+    """Settings of the engine and its options. All but `engine` itself may change when a run is resumed."""
 
     engine: str = Field(default="native", description=f"What samples completions: {', '.join(ENGINES)}; see docs/engines.md.")
     vllm_dtype: Literal["fp32", "bf16", "fp16"] | None = None

@@ -12,7 +12,7 @@ TurnOrder = Literal["lockstep", "free"]
 
 
 class EpisodeFields(Frozen):
-    """Limits of an episode, beside max_new_tokens, which bounds the sampled tokens of all its turns together."""
+    """Settings that limit an episode. In addition, max_new_tokens limits the sampled tokens of all its turns together."""
 
     max_turns: int = Field(default=8, ge=1)
     """In episodes: most turns of the assistant."""

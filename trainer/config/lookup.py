@@ -12,7 +12,7 @@ from verigym.trainer.config.synonyms import suggestion
 
 
 def bind(field: str, name: str, table: Mapping[str, Callable[..., Any]], options: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the function of that name with the options as keyword arguments.
+    """Return the function `table[name]` with `options` bound as keyword arguments.
 
     Args:
         field: the setting that names the function, for the error message.

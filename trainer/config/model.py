@@ -10,14 +10,14 @@ from verigym.trainer.config.frozen import Frozen
 
 
 class OptimizerFields(Frozen):
-    """Precision of the optimizer's state."""
+    """Settings of the precision of the optimizer's state."""
 
     optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
     """adamw_8bit holds both moments in 8 bits (2110.02861), those of tensors below 4,096 numbers excepted."""
 
 
 class AdapterFields(OptimizerFields):
-    """LoRA adapters and the precision of the frozen base. Adapters have no dropout: sampler and trainer must agree."""
+    """Settings of LoRA adapters and of the base's precision. Adapters have no dropout: sampler and trainer must agree."""
 
     lora_rank: int = Field(default=0, ge=0)
     """Rank of the adapters that are trained in place of the model's weights (LoRA, 2106.09685); 0 trains the weights."""
@@ -39,14 +39,14 @@ class AdapterFields(OptimizerFields):
 
 
 class ShardFields(Frozen):
-    """What several processes (torchrun) divide among them. A run may be resumed with another value."""
+    """Settings of how several processes (torchrun) divide the model. A run may be resumed with another value."""
 
     shard: Literal["optimizer", "full"] = "optimizer"
     """optimizer: weights and gradients are whole in each process while it samples and updates. full: one layer at a time is."""
 
 
 class KernelFields(Frozen):
-    """Optimisations that need a GPU. They change results by rounding only."""
+    """Settings of optimisations that need a GPU. They change results by rounding only."""
 
     cuda_graphs: bool | None = None
     """Engine native decodes in fixed buffers and replays CUDA graphs; on with CUDA when left out, refused without it."""

@@ -12,7 +12,7 @@ LoggerName = Literal["tensorboard", "wandb", "trackio"]
 
 
 class MonitoringFields(Frozen):
-    """Warnings, stops and loggers. They may change when a run is resumed."""
+    """Settings of warnings, stops and loggers. They may change when a run is resumed."""
 
     on_dead_run: Literal["warn", "stop"] = "warn"
     """What to do after dead_run_steps steps in a row without any gradient from the rewards."""
@@ -46,7 +46,7 @@ class MonitoringFields(Frozen):
 
 
 class ResumeFields(Frozen):
-    """Checks on resume. Not part of the run's identity."""
+    """Settings of the checks on resume. They may differ between the starts of one run."""
 
     changed_inputs: Literal["refuse", "accept"] = "refuse"
     """What to do where the model's folder, a data file or your environment's code is not what it was at the checkpoint."""

@@ -16,7 +16,7 @@ _FIELD = re.compile(r"field '([A-Za-z_0-9.-]+)'")
 
 
 def overriding(document: Document, overrides: Sequence[str]) -> Document:
-    """Return the document with the overrides applied; the place of a field that one sets is the override.
+    """Return `document` with the `key=value` overrides applied. Errors in an overridden field then point to the override.
 
     Raises:
         UsageError: an override is not `key=value`, or its path does not exist.
@@ -31,7 +31,7 @@ def overriding(document: Document, overrides: Sequence[str]) -> Document:
 
 
 def apply_override(fields: dict[str, Any], override: str) -> Loc:
-    """Set one `key=value` in `fields`, which is changed, and return its path as keys and list positions.
+    """Set one `key=value` in `fields`, in place, and return its path as keys and list positions.
 
     Raises:
         UsageError: there is no `=`, the value is not YAML or repeats a key, or the path does not exist.
@@ -64,7 +64,7 @@ def apply_override(fields: dict[str, Any], override: str) -> Loc:
 
 
 def place_of(fields: Mapping[str, Any], message: str, around: Loc = ()) -> Loc | None:
-    """Return the path of the field or source that an error message begins with; None where it names none.
+    """Return the path of the field or source that `message` begins with; None if it begins with neither.
 
     Args:
         fields: the fields of a run or a stage, as in the file.
@@ -91,7 +91,7 @@ def _parts(path: str) -> Loc:
 
 
 def _within(source: Mapping[str, Any], path: Loc) -> Loc:
-    """Return the path of a field inside one of a source's mappings of options; empty where none of them has it."""
+    """Return the path of a field inside one of the option mappings of `source`; empty if none of them has the field."""
     for name, value in source.items():
         if isinstance(value, Mapping):
             if path[0] in value:
@@ -103,10 +103,10 @@ def _within(source: Mapping[str, Any], path: Loc) -> Loc:
 
 @contextmanager
 def located(document: Document) -> Iterator[None]:
-    """Prefix a `UsageError` whose message begins with a field or a source with its file and line.
+    """Add file and line to a `UsageError` raised within this context if its message begins with a field or a source.
 
     Raises:
-        UsageError: raised inside, with the prefix.
+        UsageError: the one raised inside, with the prefix.
     """
     try:
         yield

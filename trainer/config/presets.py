@@ -17,7 +17,7 @@ from verigym.trainer.config.update import SHARED_OPTIONS
 
 @dataclass(frozen=True)
 class Preset:
-    """One paper's choices."""
+    """The settings that one paper chose."""
 
     source: str
     """arXiv number, or the library that coined the name."""
@@ -210,7 +210,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 
 
 def preset(name: str) -> Mapping[str, object]:
-    """Return the settings of a paper, as fields of `TrainConfig`.
+    """Return the settings of the paper `name`, as fields of `TrainConfig`.
 
     Raises:
         ValueError: there is no such preset; the message suggests the nearest name.
@@ -221,9 +221,9 @@ def preset(name: str) -> Mapping[str, object]:
 
 
 def with_preset(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the preset's settings, overridden by the given fields.
+    """Return the settings of the preset that `fields` names, overridden by `fields`.
 
-    Where the fields name another loss or correction than the preset, the preset's options of it are left out.
+    If `fields` set another loss or correction than the preset, the preset's options for its own loss or correction are dropped.
 
     Raises:
         ValueError: there is no such preset.

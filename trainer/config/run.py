@@ -30,7 +30,7 @@ from verigym.trainer.losses.table import ON_POLICY_LOSSES
 
 
 class SourceConfig(SuiteSource):
-    """One source of the mixture: the fields of a suite's source, and those that only a run has."""
+    """One source of the mixture: the fields of a suite's source, and fields that only a training run has."""
 
     advantage: str | None = None
     """Advantage of this source's groups; the run's, with its options, when left out."""
@@ -64,7 +64,7 @@ class TrainConfig(
     MonitoringFields,
     ResumeFields,
 ):
-    """A GRPO run."""
+    """The settings of a GRPO run."""
 
     model: str
     """Local model directory or hub id of a transformers causal language model."""
@@ -175,7 +175,7 @@ class TrainConfig(
             raise ValueError("overlap samples while the policy is updated, when vLLM sleeps; set vllm_sleep to false")
 
     def _refuse_whole_weights(self) -> None:
-        """Refuse what needs the whole weights in one process, which `shard: full` never has."""
+        """Refuse settings that need the full weights in one process, because `shard: full` never gathers them."""
         needs = {
             "lora_rank": self.lora_rank > 0,
             "cuda_graphs true": self.cuda_graphs is True,
@@ -192,7 +192,7 @@ class TrainConfig(
 
 
 def _with_suite(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the suite's fields, overridden by the run's own."""
+    """Return the fields of the suite that `fields` names, overridden by `fields`."""
     suite, data_dir = fields.get("suite"), fields.get("data_dir")
     if suite is None:
         if data_dir is not None:
@@ -205,10 +205,10 @@ def _with_suite(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_config(fields: Mapping[str, Any], place: str) -> TrainConfig:
-    """Validate a run's fields.
+    """Validate a run's fields and return its configuration.
 
     Raises:
-        UsageError: one line that names the place and the field.
+        UsageError: one line that names `place` and the field.
     """
     try:
         return TrainConfig(**fields)
@@ -219,11 +219,13 @@ def build_config(fields: Mapping[str, Any], place: str) -> TrainConfig:
 
 
 def read_config(path: Path | str | None, overrides: Sequence[str] = ()) -> TrainConfig:
-    """Return the run of a YAML file and `key=value` overrides (`sources.0.weight=2` reaches inside; values are read as YAML).
+    """Return the configuration of a run from a YAML file and `key=value` overrides.
+
+    An override such as `sources.0.weight=2` sets a nested field; its value is read as YAML.
 
     Args:
-        path: the file; None for a run that the overrides give alone.
-        overrides: they win over the file.
+        path: the file; None for a run that consists of overrides only.
+        overrides: take precedence over the file.
 
     Raises:
         UsageError: the file or an override is bad; the message names the file's line, or the override.
@@ -232,17 +234,17 @@ def read_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Train
 
 
 def run_document(path: Path | str | None, overrides: Sequence[str] = ()) -> Document:
-    """Return a run's fields, each with the place that set it: a line of the YAML file, or an override.
+    """Return a run's fields, each with the line of the YAML file or the override that set it.
 
     Raises:
-        UsageError: the file cannot be read, or an override leads nowhere.
+        UsageError: the file cannot be read, or the path of an override does not exist.
     """
     document = Document("the command line", {}, {}) if path is None else read_document(path)
     return _with_places_of_suite(overriding(document, overrides))
 
 
 def _with_places_of_suite(document: Document) -> Document:
-    """Return the document with the suite's fields in place of its name, each located in the suite's file."""
+    """Return `document` with the suite's name replaced by the suite's fields, each with its line in the suite's file."""
     suite = document.fields.get("suite")
     if suite is None:
         return document
@@ -257,7 +259,7 @@ def _with_places_of_suite(document: Document) -> Document:
 
 
 def config_of(document: Document) -> TrainConfig:
-    """Validate the fields of `run_document`.
+    """Validate the fields of `document`, which `run_document` returned, and return the configuration.
 
     Raises:
         UsageError: as `read_config`.

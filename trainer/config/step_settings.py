@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 
 class OptimizerSettings(Protocol):
-    """Optimizer, and its learning rate by step."""
+    """Settings of the optimizer and of its learning rate at each step."""
 
     @property
     def optimizer(self) -> Literal["adamw", "adamw_8bit"]: ...  # noqa: D102
@@ -25,7 +25,7 @@ class OptimizerSettings(Protocol):
 
 
 class StepSettings(OptimizerSettings, Protocol):
-    """What checkpoints and logs read as well."""
+    """The settings that checkpoints and logs read, beside those of the optimizer."""
 
     @property
     def output(self) -> Path: ...  # noqa: D102
@@ -35,4 +35,4 @@ class StepSettings(OptimizerSettings, Protocol):
     def log_project(self) -> str: ...  # noqa: D102
 
     def model_dump(self, *, mode: str = "python", exclude: Any = None) -> dict[str, Any]:
-        """Return the settings by name; mode `json` makes plain JSON data of them."""
+        """Return the settings by name, without those in `exclude`; with `mode` `json` all values are plain JSON data."""

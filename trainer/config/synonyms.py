@@ -143,11 +143,13 @@ _TARGET = re.compile(r"`([a-z_]+)")
 
 
 def elsewhere(name: str, known: Collection[str]) -> str:
-    """Return `; here: ...` for a field's name in another trainer, `; now called: ...` for a former name, else an empty text.
+    """Return a hint about the field `name`: `; here: ...` for another trainer's name, `; now called: ...` for a former name.
+
+    Return an empty string if there is no hint.
 
     Args:
         name: the unknown field.
-        known: the fields there are; a field that is not among them is never suggested.
+        known: the existing fields; only these are suggested.
     """
     if FORMER.get(name) in known:
         return f"; now called: `{FORMER[name]}`"
@@ -158,11 +160,11 @@ def elsewhere(name: str, known: Collection[str]) -> str:
 
 
 def refuse_foreign(fields: Mapping[str, object], known: Collection[str]) -> None:
-    """Refuse fields that have another name here.
+    """Refuse fields that are known under another name in this trainer.
 
     Args:
         fields: the given settings.
-        known: the fields there are.
+        known: the existing fields.
 
     Raises:
         ValueError: the message begins with the field and says which one to use.
@@ -173,19 +175,19 @@ def refuse_foreign(fields: Mapping[str, object], known: Collection[str]) -> None
 
 
 def suggestion(field: str, value: str, known: Collection[str]) -> str:
-    """Return the suggestion after an unknown value: the name here for another trainer's name, else the nearest spelling.
+    """Return a suggestion for an unknown value: this trainer's name for another trainer's term, else the nearest spelling.
 
     Args:
         field: such as `loss`.
         value: the unknown value.
-        known: the values there are.
+        known: the valid values.
     """
     here = VALUES.get(field, {}).get(value.lower())
     return f"; here: {here}" if here else did_you_mean(value, known)
 
 
 def table() -> str:
-    """Return the names as a Markdown table, for docs/training.md."""
+    """Return the synonyms as a Markdown table, for docs/training.md."""
     rows = [f"| `{name}` | {here} |" for name, here in FIELDS.items()]
     rows += [f"| `{field}: {value}` | {here} |" for field, values in VALUES.items() for value, here in values.items()]
     return "\n".join(["| elsewhere | here |", "|---|---|", *rows])

@@ -100,7 +100,7 @@ class UpdateFields(Frozen):
 
 
 class CriticFields(Frozen):
-    """Settings of the critic (PPO), whose values give the advantages with `advantage: gae`; without effect otherwise."""
+    """Settings of the critic (PPO), whose values give the advantages with `advantage: gae`. Otherwise they have no effect."""
 
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     """With gae: 1 gives the return minus the critic's value, 0 the one-token TD error."""

@@ -9,14 +9,14 @@ from verigym.trainer.rollout.collect import Group
 
 
 def punish_overlong(group: Group, max_tokens: int, cache: int) -> Group:
-    """Return the group with the punishment added to its rewards, as component `overlong`, and named in the reasons.
+    """Return `group` with a length penalty added to its rewards as component `overlong`, and noted in the reasons.
 
     Unscored completions and all statuses stay, so accuracy does not change.
 
     Args:
         group: completions with verdicts.
-        max_tokens: length at which the punishment is -1.
-        cache: tokens before `max_tokens` over which it grows from 0.
+        max_tokens: length in tokens at which the penalty reaches -1.
+        cache: number of tokens before `max_tokens` over which the penalty grows from 0 to -1.
     """
     scores = []
     for score, done in zip(group.scores, group.generated, strict=True):
@@ -36,13 +36,13 @@ def punish_overlong(group: Group, max_tokens: int, cache: int) -> Group:
 
 
 def price_truncated(group: Group, reward: float) -> Group:
-    """Return the group with a fixed reward for each scored completion that the token limit cut off, named in its reason.
+    """Return `group` with `reward` for each scored completion that the token limit cut off, noted in its reason.
 
-    Tulu 3's reward for a response without an end-of-sequence token (2411.15124, table 21). Statuses stay.
+    This is Tulu 3's reward for a response without an end-of-sequence token (2411.15124, table 21). Statuses do not change.
 
     Args:
         group: completions with verdicts.
-        reward: replaces the verdict's.
+        reward: replaces the verdict's reward.
     """
     scores = []
     for score, done in zip(group.scores, group.generated, strict=True):

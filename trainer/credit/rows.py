@@ -30,7 +30,7 @@ logger = logging.getLogger("verigym.trainer")
 
 @dataclass(frozen=True)
 class Credit:
-    """How one source's verdicts become advantages."""
+    """The rule by which the verdicts of one source become advantages."""
 
     advantage: Callable[..., torch.Tensor]
     """A function of ADVANTAGES with its options bound."""
@@ -47,17 +47,20 @@ class Credit:
 
     @property
     def outcome_terms(self) -> tuple[Term, ...]:
-        """The summands whose steps are not credited by token; for an environment without parts, the environment itself."""
+        """Return the summands whose steps are not credited by token.
+
+        An environment without components is itself the only summand.
+        """
         return tuple(term for term in self.terms if not term.steps or not term.part)
 
 
 def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | None) -> dict[str, Credit]:
-    """Return each source's rule, by label.
+    """Return the rule of each source, by the source's label.
 
     Args:
         config: the run.
-        environments: by the label of their source; None before they are loaded, which leaves unchecked what step_rewards
-            requires of them.
+        environments: by the label of their source. None before they are loaded: then it is not checked whether they can
+            provide the steps that step_rewards needs.
 
     Raises:
         UsageError: an advantage or one of its options is unknown or out of range, an advantage conflicts with another setting,
@@ -107,7 +110,7 @@ def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | No
 
 
 def _refuse_one_turn(label: str, environment: Environment) -> None:
-    """Refuse an advantage of turns where there is one turn.
+    """Refuse an advantage by turn if the source `label` has a single turn per completion.
 
     Raises:
         UsageError: the environment has no episodes.
@@ -120,7 +123,7 @@ def _refuse_one_turn(label: str, environment: Environment) -> None:
 
 
 def _scale_counts(config: TrainConfig, name: str, advantage: Callable[..., torch.Tensor], *, steps: bool) -> bool:
-    """Whether the scale of a source's rewards changes training: by itself, beside a KL in the reward, or beside a critic."""
+    """Return True if the scale of a source's rewards changes training: alone, or by a KL in the reward or a critic."""
     if ADVANTAGES[name].takes == "components" or steps:
         return False
     if ADVANTAGES[name].takes == "critic" or (config.kl_place == "reward" and config.kl_coef > 0):
@@ -132,7 +135,7 @@ def _scale_counts(config: TrainConfig, name: str, advantage: Callable[..., torch
 
 
 def _conflict(config: TrainConfig, name: str, reward_weights: Mapping[str, float], *, steps: bool) -> str | None:
-    """Return the sentence about a setting that the advantage ignores, or would refuse in the middle of the run; else None."""
+    """Return an error sentence if a setting is ignored by the advantage `name`, or would fail during the run; else None."""
     advantage = ADVANTAGES[name]
     critic = advantage.takes == "critic"
     kl_in_reward = config.kl_place == "reward" and config.kl_coef > 0
@@ -175,19 +178,19 @@ def training_rows(
     penalties_PG: torch.Tensor | None = None,
     ratio_to_sampler: bool = False,
 ) -> list[list[TrainingRow]]:
-    """Return each group's training rows.
+    """Return the training rows of each group.
 
     Unscored completions and those of canaries are masked; with `mask_truncated`, so are those that the token limit cut off.
 
     Args:
-        groups: completions with verdicts, the same number in each.
-        credit: each source's rule. A rule that compares over the batch compares within its source, because rewards of
-            different sources may have different units.
+        groups: completions with verdicts, the same number in each group.
+        credit: the rule of each source. An advantage over the batch is taken over the rows of one source only, because
+            rewards of different sources may have different units.
         codec: decodes completions to find the tokens at which steps end.
-        mask_truncated: whether a truncated completion is left out of the loss; its reward still counts in its group.
+        mask_truncated: if True, a truncated completion is left out of the loss; its reward still counts in its group.
         penalties_PG: subtracted from the rewards before advantages are taken, such as a KL.
-        ratio_to_sampler: whether off-policy rows get the sampler's log-probabilities as old ones, so that the loss takes the
-            ratio to the sampler. Leave it off where a correction already weighs every row by that ratio.
+        ratio_to_sampler: if True, off-policy rows get the sampler's log-probabilities as the old ones, so that the loss
+            takes the ratio to the sampler. Leave it False if a correction already weighs every row by that ratio.
     """
     if not groups:
         return []
@@ -237,7 +240,7 @@ def training_rows(
 def _advantages(
     groups: Sequence[Group], credit: Credit, rewards_PG: torch.Tensor, scored_PG: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (advantages_PG, usable_PG) of one source's groups."""
+    """Return (advantages_PG, usable_PG) of one source's groups; `usable_PG` is False for completions without an advantage."""
     if credit.reward_weights:
         rewards_PGR, whole_PG = component_tensors(groups, tuple(credit.reward_weights))
         usable_PG = scored_PG & whole_PG
@@ -248,17 +251,17 @@ def _advantages(
 
 
 def outcome_rewards(groups: Sequence[Group], terms: Sequence[Term]) -> torch.Tensor:
-    """Return rewards_PG of these summands alone, nan where unscored."""
+    """Return rewards_PG, the sum of the rewards of `terms` alone, nan where unscored."""
     rewards = [[weighted_sum(terms, score) for score in group.scores] for group in groups]
     rewards_PG = [[float("nan") if reward is None else reward for reward in row] for row in rewards]
     return torch.tensor(rewards_PG, dtype=torch.float64)
 
 
 def _refuse_undeclared(groups: Sequence[Group], declared: frozenset[str] | None) -> None:
-    """Refuse steps that step_rewards would ignore silently, because their environment does not declare them.
+    """Refuse scored steps that step_rewards would ignore because the environment does not declare that it scores them.
 
     Raises:
-        UsageError: step_rewards is set, and a verdict holds steps of an undeclared part.
+        UsageError: step_rewards is set, and a verdict has steps of an undeclared component.
     """
     for group in groups if declared is not None else ():
         for score in group.scores:
@@ -272,10 +275,10 @@ def _refuse_undeclared(groups: Sequence[Group], declared: frozenset[str] | None)
 
 
 def component_tensors(groups: Sequence[Group], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (rewards_PGR, scored_PG) of the named components.
+    """Return (rewards_PGR, scored_PG) of the components `names`.
 
-    A component that is missing, because a gate was closed before it, counts as 0. One that is None has failed, so the
-    completion counts as unscored.
+    A component that is missing, because a gate stopped the grading before it, counts as 0. A component that is None has
+    failed, so the completion counts as unscored.
     """
 
     def rewards(score: Score) -> list[float]:
@@ -287,7 +290,7 @@ def component_tensors(groups: Sequence[Group], names: Sequence[str]) -> tuple[to
 
 
 def _warn_of_absent(groups: Sequence[Group], names: Iterable[str]) -> None:
-    """Warn of components that no verdict has: a misspelt name would be a reward that is always 0."""
+    """Warn of components that no verdict contains: a misspelt name would be a reward that is always 0."""
     known = {name for group in groups for score in group.scores for name in score.components}
     for name in names:
         if known and name not in known:
@@ -295,10 +298,10 @@ def _warn_of_absent(groups: Sequence[Group], names: Iterable[str]) -> None:
 
 
 def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) -> bool:
-    """Return whether some completion of the group would be trained on with an advantage other than 0.
+    """Return True if at least one completion of the group would be trained on with an advantage other than 0.
 
-    With step_rewards this may be True although every token's advantage is 0: where steps differ only within one token, or where
-    outcome and steps cancel at every token.
+    With step_rewards the result may be True although every token's advantage is 0: this happens if steps differ only within
+    one token, or if outcome and steps cancel at every token.
 
     Args:
         group: completions with verdicts.
@@ -327,7 +330,7 @@ def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) ->
 
 
 def compares_prompts(credit: Credit) -> bool:
-    """Whether a group of equal rewards can have a nonzero advantage, because it is compared with other prompts' groups."""
+    """Return True if a group of equal rewards can have nonzero advantages, because `credit` compares it with other prompts."""
     if credit.reward_weights:
         return False
     rewards_PG = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)

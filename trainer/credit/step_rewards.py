@@ -19,9 +19,9 @@ from verigym.trainer.rollout.collect import Group
 
 
 def tokens_until(codec: Codec, token_ids: Sequence[int], characters: int) -> int:
-    """Return how many of the completion's tokens decode to at least `characters` characters; at least 1, at most all.
+    """Return how many of `token_ids` are needed to decode to `characters` characters; at least 1, at most all.
 
-    A tokenizer's offsets cannot be used: they belong to the tokenized text, which may differ from the sampled tokens.
+    The offsets of a tokenizer cannot be used, because tokenizing the text again may give other tokens than were sampled.
     """
     counts = range(1, len(token_ids) + 1)
     index = bisect_left(counts, characters, key=lambda count: len(codec.decode(token_ids[:count])))
@@ -29,21 +29,25 @@ def tokens_until(codec: Codec, token_ids: Sequence[int], characters: int) -> int
 
 
 def part_steps(score: Score, part: str) -> list[StepScore]:
-    """Return the steps that a part has scored."""
+    """Return the steps that the component `part` of a composed environment has scored."""
     return [step for step in score.steps or () if step.part == part]
 
 
 def step_rewards(score: Score, term: Term) -> list[float] | None:
-    """Return the rewards of a part's steps; a part without steps counts as one step. None where the part gave no reward."""
+    """Return the step rewards of the component `term`; None if it gave no reward.
+
+    A component without steps counts as one step.
+    """
     reward = term.reward(score)
     return None if reward is None else [step.reward for step in part_steps(score, term.part)] or [reward]
 
 
 def steps_of(score: Score, term: Term, codec: Codec, done: Generated) -> tuple[list[float] | None, list[int]]:
-    """Return a part's step rewards and, for each step, the number of tokens up to its end.
+    """Return the step rewards of the component `term` and, for each step, the number of tokens up to its end.
 
-    A part without steps counts as one step that ends with the completion. Steps that end within the same token are merged into
-    one step with the least of their rewards. In an episode, steps lie in the last turn, whose text was judged.
+    A component without steps counts as one step that ends with the completion. Steps that end within the same token are
+    merged into one step with the smallest of their rewards. In an episode, the steps lie in the last turn, because that is
+    the text that was judged.
     """
     rewards = step_rewards(score, term)
     if rewards is None:
@@ -59,10 +63,11 @@ def steps_of(score: Score, term: Term, codec: Codec, done: Generated) -> tuple[l
 
 
 def credited_terms(group: Group, terms: Sequence[Term]) -> list[Term]:
-    """Return the parts whose steps are credited by token in this group.
+    """Return the components whose steps are credited by token in this group.
 
-    For a composition these are all parts that can score steps, whether or not they did in this group: which parts make up the
-    outcome must not depend on the group. An environment without parts is credited by its reward where no verdict has steps.
+    For a composed environment these are all components that can score steps, even if they scored none in this group,
+    because the outcome must consist of the same components in every group. An environment without components is credited by
+    its reward if no verdict has steps.
     """
     return [term for term in terms if term.steps and (term.part or any(score.steps for score in group.scores if score.scored))]
 
@@ -70,16 +75,16 @@ def credited_terms(group: Group, terms: Sequence[Term]) -> list[Term]:
 def token_advantages(
     group: Group, terms: Sequence[Term], outcome_G: Sequence[float], codec: Codec
 ) -> list[tuple[float, ...]] | None:
-    """Return an advantage for each token of each completion; None where an environment without parts has scored no steps.
+    """Return an advantage for each token of each completion; None if an environment without components has scored no steps.
 
-    For a composition, a token's advantage is its completion's plus, for each part that scores steps, the part's weight times
-    its process supervision, normalised over the steps of this part alone. For an environment without parts it is process
-    supervision only, because the reward consists of the steps.
+    For a composed environment, a token's advantage is the outcome advantage of its completion plus, for each component that
+    scores steps, the component's weight times its process supervision, normalised over the steps of that component alone.
+    An environment without components uses process supervision only, because its reward consists of the steps.
 
     Args:
         group: completions with verdicts.
-        terms: of the source's environment.
-        outcome_G: advantage of each completion, from the rewards without the parts that score steps.
+        terms: the components of the source's environment.
+        outcome_G: outcome advantage of each completion, from the rewards without the components that score steps.
         codec: decodes the completions.
     """
     by_step = credited_terms(group, terms)
@@ -97,11 +102,11 @@ def token_advantages(
 
 
 def steps_differ(group: Group, term: Term) -> list[bool]:
-    """Return for each completion whether a part's steps could give one of its tokens an advantage, without decoding.
+    """Return, for each completion, True if the steps of `term` could give one of its tokens a nonzero advantage.
 
-    Decoding would tell which steps end within the same token and are merged into their least reward. Merging never makes equal
-    rewards different, but it can move the mean away from a completion's reward. So where any steps of the group differ, every
-    completion may get an advantage.
+    Nothing is decoded, so it is unknown which steps end within the same token and are merged into their smallest reward.
+    Merging never makes equal rewards different, but it can move the mean away from a completion's reward. So if any steps
+    of the group differ, the result is True for every completion.
     """
     rewards = [step_rewards(score, term) for score in group.scores]
     differ = len({reward for steps in rewards for reward in steps or ()}) > 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """One completion as the update takes it."""
+    """One completion in the form that the update needs."""
 
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
@@ -33,10 +33,10 @@ class TrainingRow:
 
     @property
     def advantages(self) -> tuple[float, ...]:
-        """The advantage of each token."""
+        """Return the advantage of each token."""
         return self.token_advantages or (self.advantage,) * len(self.token_ids)
 
     @property
     def trained_mask(self) -> tuple[bool, ...]:
-        """Which tokens are trained on."""
+        """Return, for each token, True if it is trained on."""
         return tuple(self.trained and sampled for sampled in self.loss_mask or (True,) * len(self.token_ids))

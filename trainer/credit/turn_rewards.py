@@ -13,12 +13,12 @@ from verigym.trainer.rollout.collect import Group
 
 
 def rewards_of_turns(episode: Completion) -> list[float]:
-    """Return what each turn of the assistant earned; 0 where the session gave it nothing."""
+    """Return the reward of each assistant turn in `episode`; 0 for a turn without a reward."""
     return [turn.reward or 0.0 for turn in episode.turns if turn.role == "assistant"]
 
 
 def earned_by_turns(groups: Sequence[Group]) -> torch.Tensor:
-    """Return earned_PG, the sum of the rewards of each episode's turns; 0 without episodes."""
+    """Return earned_PG, the sum of the turn rewards of each episode in `groups`; 0 for completions that are not episodes."""
     rows = [[sum(rewards_of_turns(one)) for one in group.episodes] or [0.0] * len(group.scores) for group in groups]
     return torch.tensor(rows, dtype=torch.float64)
 
@@ -28,7 +28,7 @@ def turn_advantages(group: Group, advantage_G: Sequence[float], scale: float) ->
 
     Args:
         group: episodes with verdicts.
-        advantage_G: what the first turn of each gets (`advantages.turns.turn_returns`).
+        advantage_G: the advantage of each episode's first turn (`advantages.turns.turn_returns`).
         scale: factor of the rewards.
     """
     if not group.episodes:
@@ -44,7 +44,7 @@ def turn_advantages(group: Group, advantage_G: Sequence[float], scale: float) ->
 
 
 def refuse_unused(group: Group) -> None:
-    """Refuse rewards of turns that the source's advantage does not look at.
+    """Refuse turn rewards in `group` if the source's advantage ignores them.
 
     Raises:
         UsageError: a turn has a reward.

@@ -10,10 +10,10 @@ from verigym.trainer.distributed.world import World
 def share_rows(
     prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], numbers: Sequence[int], world: World
 ) -> list[int]:
-    """Return the numbers of this process's rows, ascending. Each row goes to exactly one process.
+    """Return the numbers of the rows that this process runs, ascending. Each row goes to exactly one process.
 
-    Rows of one prompt stay together, because their prompt then runs once, unless they are much more than an even share of the
-    tokens. Bundles are assigned greedily, the largest first, to the process with the least tokens.
+    Rows of one prompt stay together, because the prompt then runs once, unless they have many more tokens than an even
+    share. Bundles are assigned greedily, the largest first, to the process with the fewest tokens.
 
     Args:
         prompts: token ids of all rows' prompts.

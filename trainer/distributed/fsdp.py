@@ -27,12 +27,12 @@ from verigym.trainer.models.lora import export_policy
 
 
 def shard(model: Any, world: World, device: torch.device) -> None:
-    """Shard the model's parameters by rows over the processes, in place; do nothing in a single process.
+    """Shard the parameters of `model` by rows over the processes, in place; do nothing in a single process.
 
     Args:
         model: a transformers causal language model, the same in every process, on the device that `World.loading` returns.
         world: the processes.
-        device: of this process.
+        device: device of this process.
     """
     if world.size == 1:
         return
@@ -54,23 +54,23 @@ def shard(model: Any, world: World, device: torch.device) -> None:
 
 
 def gather(model: Any) -> None:
-    """Give every process the whole weights as they are now; after a change, `release` and gather again."""
+    """Give every process the full weights of `model` as they are now; after a change, `release` and gather again."""
     for part in _parts(model):
         part.unshard()
 
 
 def release(model: Any) -> None:
-    """Free the whole weights; the parameters are this process's rows again."""
+    """Free the full weights of `model`, so that its parameters are this process's rows again."""
     for part in _parts(model):
         part.reshard()
 
 
 @contextmanager
 def gathered(model: Any) -> Iterator[None]:
-    """Be able to run the model any number of times within this context.
+    """Allow any number of forward passes of `model` within this context.
 
-    A model of `shard: full` runs in lock step with the other processes. Of another that is sharded the weights are whole within
-    the context; weights that were whole before stay whole.
+    A model of `shard: full` runs in lock step with the other processes. Any other sharded model has its full weights
+    gathered within the context; if they were gathered before, they stay gathered afterwards.
     """
     if lock_step_of(model) is not None:
         with lock_step_passes(model):
@@ -87,24 +87,24 @@ def gathered(model: Any) -> Iterator[None]:
 
 
 def clip_gradients(parameters: Iterable[torch.Tensor], max_norm: float) -> torch.Tensor:
-    """Scale the gradients to a global norm of at most `max_norm` and return their norm before, over all processes."""
+    """Scale the gradients to a global norm of at most `max_norm`, and return the norm over all processes before scaling."""
     norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 class ShardedPolicy:
-    """A policy that is trained while sharded over processes, with a copy for inference and export that shares its weights."""
+    """A policy sharded over processes for training, and a copy for inference and export that shares its weights."""
 
     in_rows: bool
     """Whether each process saves its own rows; if not, the first one saves the whole model."""
 
     def __init__(self, model: Any, world: World, device: torch.device) -> None:
-        """Shard the model in place; its parameters are then this process's rows, for which an optimizer can be made.
+        """Shard `model` in place. Its parameters are then this process's rows, and an optimizer can be made for them.
 
         Args:
             model: the policy. In a single process, it is its own inference copy.
             world: the processes.
-            device: of this process.
+            device: device of this process.
         """
         self.model = model
         self.inference_copy = _inference_copy(model, device) if world.size > 1 else model
@@ -113,7 +113,7 @@ class ShardedPolicy:
         shard(model, world, device)
 
     def gather(self) -> None:
-        """Give the model and its inference copy the whole weights as they are now."""
+        """Give the model and its inference copy the full weights as they are now."""
         gather(self.model)
         if self.inference_copy is not self.model:
             for copied, parameter in zip(self.inference_copy.parameters(), self.model.parameters(), strict=True):
@@ -121,7 +121,7 @@ class ShardedPolicy:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Hold only this process's rows within this context, and the whole weights again after it."""
+        """Hold only this process's rows of the weights within this context, and gather the full weights after it."""
         release(self.model)
         try:
             yield
@@ -129,7 +129,10 @@ class ShardedPolicy:
             self.gather()
 
     def reduce_gradients(self) -> None:
-        """Sum gradients over the processes and leave each its rows of weights and gradients; do nothing in a single process."""
+        """Sum the gradients over the processes and leave each process its rows of weights and gradients.
+
+        A single process does nothing.
+        """
         if self.inference_copy is self.model:
             return
         for parameter in self.model.parameters():
@@ -144,13 +147,13 @@ class ShardedPolicy:
         release(self.model)
 
     def export(self, folder: Path) -> None:
-        """Write the model as a folder that transformers loads; adapters are merged. All processes call this."""
+        """Write the model to `folder` so that transformers can load it, with adapters merged. All processes call this."""
         if self._world.main:
             export_policy(self.inference_copy, folder)
 
 
 def _inference_copy(model: Any, device: torch.device) -> Any:
-    """Return the same modules without weights and without FSDP's hooks, which would slow down decoding noticeably."""
+    """Return the modules of `model` without weights and without FSDP's hooks, which would slow down decoding noticeably."""
     empty = {id(p): torch.nn.Parameter(p.new_empty(0), requires_grad=False) for p in model.parameters()}
     return copy.deepcopy(model, dict(empty)).to(device)
 

@@ -39,12 +39,12 @@ PART_BYTES = 2**31
 
 
 class FullyShardedPolicy:
-    """A policy whose layers are gathered one at a time, wherever they run; the same interface as `fsdp.ShardedPolicy`."""
+    """A policy whose layers are gathered one at a time, in every pass; it has the same interface as `fsdp.ShardedPolicy`."""
 
     in_rows = True
 
     def __init__(self, model: Any, world: World) -> None:
-        """Take a model of `load_sharded`."""
+        """Take `model`, which `load_sharded` returned."""
         self.model = self.inference_copy = model
         self._world = world
 
@@ -57,18 +57,18 @@ class FullyShardedPolicy:
         yield
 
     def reduce_gradients(self) -> None:
-        """Do nothing: gradients were summed and cut in each backward pass."""
+        """Do nothing: each backward pass already sums the gradients and leaves this process its rows."""
 
     def export(self, folder: Path) -> None:
-        """Write the model as a folder that transformers loads; all processes call this."""
+        """Write the model to `folder` so that transformers can load it. All processes call this."""
         export_sharded(self.model, folder, self._world)
 
 
 def repeated_layers(model: nn.Module) -> list[nn.Module]:
-    """Return the blocks that a model is a stack of: the members of its module list whose class has the most parameters.
+    """Return the repeated blocks of `model`: the members of its module list whose class has the most parameters.
 
     Raises:
-        UsageError: it has no module list.
+        UsageError: the model has no module list.
     """
     stacks = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList) and len(module)]
     if not stacks:
@@ -84,7 +84,7 @@ def repeated_layers(model: nn.Module) -> list[nn.Module]:
 
 
 def empty_model(path: str, dtype: torch.dtype) -> Any:
-    """Return a model with its buffers, whose parameters have shapes and no memory."""
+    """Return the model of `path` with its buffers, and with parameters that have a shape but no memory."""
     config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False)
     with _parameters_on_meta():
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
@@ -113,15 +113,15 @@ def _parameters_on_meta() -> Iterator[None]:
 def load_sharded(
     path: str | Path, world: World, device: torch.device, *, trained: bool, wrap: Callable[[Any], Any] | None = None
 ) -> tuple[Any, Any]:
-    """Load a model, each process its rows, and the tokenizer.
+    """Load a model, of which each process reads only its rows, and its tokenizer. Return both.
 
     Args:
         path: directory of a model whose weights are safetensors.
         world: the processes.
-        device: of this process.
+        device: device of this process.
         trained: False for a reference, whose weights never get a gradient.
-        wrap: makes another model of the one without memory, such as a critic, which has the decoder as `base_model`. Parameters
-            that it adds keep their values.
+        wrap: turns the model without memory into another, such as a critic with the decoder as `base_model`. Parameters that
+            it adds keep their values.
 
     Raises:
         UsageError: there is no such directory, or its weights cannot be read in rows.
@@ -159,9 +159,9 @@ def load_sharded(
 
 
 def shard_fully(model: Any, world: World, device: torch.device) -> None:
-    """Cut a model without memory into rows and give this process memory for its own.
+    """Shard a model without memory into rows, and allocate memory for the rows of this process.
 
-    Parameters that have memory keep their values; what the others hold is not set.
+    Parameters that have memory keep their values; the values of the others are undefined.
     """
     made = {name: parameter.detach().clone() for name, parameter in model.named_parameters() if not parameter.is_meta}
     mesh = init_device_mesh(device.type, (world.size,))
@@ -186,7 +186,7 @@ def shard_fully(model: Any, world: World, device: torch.device) -> None:
 
 
 def _begin(model: Any) -> None:
-    """Make the first pass, in which FSDP finds its root, and everything that a model is asked once."""
+    """Run the first pass, in which FSDP finds its root module, and the checks that run once per model."""
     with torch.no_grad():
         run_one_token(model, backward=False)
     for part in [module for module in model.modules() if isinstance(module, FSDPModule)]:
@@ -204,14 +204,14 @@ def _begin(model: Any) -> None:
 
 
 def lock_step_of(model: Any) -> LockStep | None:
-    """Return the lock step of a fully sharded model; None of any other."""
+    """Return the lock step of `model` if it is fully sharded, else None."""
     found: LockStep | None = getattr(model, "_lock_step", None)
     return found
 
 
 @contextmanager
 def gathered(model: Any) -> Iterator[None]:
-    """Let each process run this fully sharded model any number of times, in lock step with the others."""
+    """Allow any number of passes of the fully sharded `model` in this context, in lock step with other processes."""
     lock_step = lock_step_of(model)
     assert lock_step is not None
     model.unshard()
@@ -226,7 +226,7 @@ def gathered(model: Any) -> Iterator[None]:
 
 
 def _load_rows(model: Any, folder: Path, stored: Mapping[str, str]) -> None:
-    """Read this process's rows of the parameters in `stored`, which gives their names in the files."""
+    """Read this process's rows of the parameters in `stored`, which maps their names to the names in the files."""
     files = _files_of(folder)
     parameters = dict(model.named_parameters())
     for name, own in stored.items():
@@ -242,7 +242,7 @@ def _load_rows(model: Any, folder: Path, stored: Mapping[str, str]) -> None:
 
 
 def _files_of(folder: Path) -> dict[str, str]:
-    """Return the file of each tensor, by name.
+    """Return the file that holds each tensor, by the tensor's name.
 
     Raises:
         UsageError: the folder has no safetensors.
@@ -259,13 +259,13 @@ def _files_of(folder: Path) -> dict[str, str]:
 
 
 def export_sharded(model: Any, folder: Path, world: World, part_bytes: int = PART_BYTES) -> None:
-    """Write a model as a folder that transformers loads, one tensor after the other; all processes call this.
+    """Write a model to `folder` so that transformers can load it, one tensor after the other; all processes call this.
 
     Args:
         model: fully sharded.
         folder: made if absent; the first process writes.
         world: the processes.
-        part_bytes: most bytes of a file, unless a tensor is larger.
+        part_bytes: largest size of a file in bytes, unless a tensor is larger.
     """
     parameters = list(model.named_parameters())
     parts: list[list[str]] = [[]]
@@ -305,6 +305,6 @@ def export_sharded(model: Any, folder: Path, world: World, part_bytes: int = PAR
 
 
 def whole_tensor(parameter: torch.Tensor) -> torch.Tensor:
-    """Return a parameter's value from all processes' rows, which all call this."""
+    """Return the full value of `parameter`, joined from the rows of all processes; all processes must call this."""
     value = parameter.detach()
     return value.full_tensor() if isinstance(value, DTensor) else value

@@ -22,14 +22,14 @@ DONE, FORWARD, TRAINING = 0, 1, 2
 
 
 class LockStep:
-    """Makes the passes of a sharded model the same in number and kind in all processes.
+    """Makes all processes run the same number and kind of passes of a sharded model.
 
-    Use: `with lock_step.open(): ...`, in which each process may run any number of passes, none included. All processes must
-    open it in the same order.
+    Use: `with lock_step.open(): ...`. Within it each process may run any number of passes, or none. All processes must open
+    it in the same order.
     """
 
     def __init__(self, model: Any) -> None:
-        """Watch the passes of this model.
+        """Watch the passes of `model`.
 
         Args:
             model: a causal language model or a critic; called with `input_ids` and `use_cache` it returns `logits`.
@@ -42,7 +42,7 @@ class LockStep:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Keep step within this context. At its end, wait for the others' last pass; after an error, do not."""
+        """Run in lock step within this context. At its end, wait for the last pass of the others, except after an error."""
         if self._active:
             raise RuntimeError("lock step is open already")
         self._active = True
@@ -71,7 +71,7 @@ class LockStep:
 
 
 def run_one_token(model: Any, *, backward: bool) -> None:
-    """Run a single token, and add exactly zero to every gradient if asked to."""
+    """Run `model` on a single token; with `backward`, also add exactly zero to every gradient."""
     ids_11 = torch.zeros(1, 1, dtype=torch.long, device=model.device)
     logits = model(input_ids=ids_11, use_cache=False).logits
     if backward:
@@ -79,7 +79,7 @@ def run_one_token(model: Any, *, backward: bool) -> None:
 
 
 def _most(mine: int) -> int:
-    """Return the largest number of all processes. On the CPU, so that no GPU has to finish what it is doing."""
+    """Return the largest `mine` of all processes. The exchange is on the CPU, so that it does not wait for a GPU to finish."""
     number = torch.tensor([mine], dtype=torch.int32)
     distributed.all_reduce(number, op=distributed.ReduceOp.MAX)
     return int(number)

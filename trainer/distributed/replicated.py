@@ -15,25 +15,25 @@ from verigym.trainer.models.lora import export_policy
 
 
 class ReplicatedPolicy:
-    """A policy that every process holds and updates alike; the same interface as `fsdp.ShardedPolicy`.
+    """A policy that every process holds in full and updates alike; it has the same interface as `fsdp.ShardedPolicy`.
 
-    All processes begin with the same weights and take the same optimizer steps, because their gradients are the same bits: the
-    sum over all processes.
+    All processes begin with the same weights and take the same optimizer steps, because each gets bit-identical gradients:
+    the sum over all processes.
     """
 
     in_rows = False
 
     def __init__(self, model: Any, world: World) -> None:
-        """Take a model that is the same in every process; only what requires a gradient is trained."""
+        """Take `model`, which must be the same in every process; only parameters that require a gradient are trained."""
         self.model = self.inference_copy = model
         self._world = world
 
     def gather(self) -> None:
-        """Do nothing: the weights are whole."""
+        """Do nothing: every process has the full weights."""
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Do nothing: there are no rows."""
+        """Do nothing: nothing is sharded."""
         yield
 
     def reduce_gradients(self) -> None:
@@ -46,6 +46,6 @@ class ReplicatedPolicy:
             parameter.grad = part.view_as(parameter)
 
     def export(self, folder: Path) -> None:
-        """Write the model, with adapters merged, as a folder that transformers loads; all processes call this."""
+        """Write the model, with adapters merged, to `folder` so that transformers can load it. All processes call this."""
         if self._world.main:
             export_policy(self.model, folder)

@@ -29,12 +29,14 @@ Rows = Callable[[int, int], torch.Tensor]
 
 
 def whole_model(start: Path | None) -> Path | None:
-    """Return the checkpoint if a single process wrote it, else None; `restore` loads the weights of a sharded one."""
+    """Return the checkpoint `start` if a single process wrote it, else None; `restore` loads the weights of a sharded one."""
     return None if start is None or (start / SHARDS).is_dir() else start
 
 
 def restore(start: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
-    """Load a checkpoint of any number of processes. Weights of a single process's checkpoint must be loaded already.
+    """Load the checkpoint `start` into model and optimizer; any number of processes may have written it.
+
+    The weights of a checkpoint that a single process wrote must be loaded already; see `whole_model`.
 
     Raises:
         UsageError: files are missing, or they are of another model.
@@ -47,7 +49,7 @@ def restore(start: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
 
 
 def restore_optimizer(saved: Mapping[str, Any], model: Any, optimizer: torch.optim.Optimizer) -> None:
-    """Load the `state_dict` of a single process's optimizer, or of a model's rows their part of it."""
+    """Load `saved`, the `state_dict` of a single process's optimizer; for a sharded model, load only this process's rows."""
     if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
         load_whole_optimizer(saved, optimizer)
     else:
@@ -58,9 +60,9 @@ def save_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer, worl
     """Write this process's rows of weights and optimizer state.
 
     Args:
-        folder: of the checkpoint.
-        model: sharded, with its whole weights released.
-        optimizer: of its parameters.
+        folder: folder of the checkpoint.
+        model: sharded, with its full weights released.
+        optimizer: optimizer of the model's parameters.
         world: the processes.
     """
     state: dict[str, torch.Tensor] = {}
@@ -74,9 +76,9 @@ def save_weights(folder: Path, model: Any, world: World, more: Mapping[str, torc
 
     Args:
         folder: for these files alone; made if absent.
-        model: whole in a single process; else sharded, with its whole weights released.
+        model: unsharded in a single process; else sharded, with its full weights released.
         world: the processes.
-        more: further tensors of its parameters, by `<kind>/<name>`.
+        more: further tensors that belong to the model's parameters, by `<kind>/<name>`.
     """
     folder.mkdir(exist_ok=True)
     tensors = {f"{WEIGHT}/{name}": parameter for name, parameter in model.named_parameters()} | dict(more or {})
@@ -85,7 +87,7 @@ def save_weights(folder: Path, model: Any, world: World, more: Mapping[str, torc
 
 
 def load_weights(folder: Path, model: Any) -> None:
-    """Load what `save_weights` of any number of processes wrote into a model, whole or sharded.
+    """Load the files that `save_weights` wrote, in any number of processes, into `model`, which may be sharded or not.
 
     Raises:
         UsageError: files are missing, or they are of another model.
@@ -99,7 +101,9 @@ def load_weights(folder: Path, model: Any) -> None:
 
 
 def load_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
-    """Load this process's rows into the model and its optimizer; the model may be whole, or sharded over other processes.
+    """Load this process's rows into the model and its optimizer.
+
+    The model may be unsharded, or sharded over another number of processes than the files.
 
     Raises:
         UsageError: files are missing, or they are of another model.
@@ -122,8 +126,8 @@ def load_whole_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimi
     """Load this process's rows of an optimizer state that a single process saved.
 
     Args:
-        saved: `optimizer.state_dict()` of a whole model.
-        optimizer: of the sharded model's parameters.
+        saved: `optimizer.state_dict()` of an unsharded model.
+        optimizer: optimizer of the sharded model's parameters.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number, values in saved["state"].items():
@@ -138,12 +142,12 @@ def load_whole_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimi
 
 
 def own_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Return this process's rows of a tensor, without a copy; all rows of one that is not sharded."""
+    """Return this process's rows of `tensor`, without a copy; all rows if `tensor` is not sharded."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _like(parameter: torch.Tensor, files: list[Any], key: str) -> torch.Tensor:
-    """Return one tensor of an optimizer's state: shaped like its parameter, or a scalar such as `step`."""
+    """Return the tensor `key` of an optimizer's state: shaped like `parameter`, or a scalar such as `step`."""
     if not files[0].get_slice(key).get_shape():
         number: torch.Tensor = files[0].get_tensor(key)
         return number
@@ -154,7 +158,7 @@ def _like(parameter: torch.Tensor, files: list[Any], key: str) -> torch.Tensor:
 
 @torch.no_grad()
 def fill_rows(target: torch.Tensor, rows: Rows) -> None:
-    """Copy this process's rows into a tensor, all rows where it is not sharded."""
+    """Copy this process's rows into `target`; all rows if `target` is not sharded."""
     own = own_rows(target)
     start = 0
     if isinstance(target, DTensor):
@@ -165,7 +169,7 @@ def fill_rows(target: torch.Tensor, rows: Rows) -> None:
 
 
 def rows_of_tensor(whole: Any) -> Rows:
-    """Return what reads rows of a tensor, or of safetensors' slice of a file."""
+    """Return a function that reads rows of `whole`, a tensor or a slice of a safetensors file."""
     return lambda start, stop: whole[start:stop]
 
 

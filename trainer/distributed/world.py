@@ -34,7 +34,7 @@ PATIENCE = timedelta(hours=6)
 
 @dataclass(frozen=True)
 class World:
-    """This process among the `size` that train together. The default is a single process, which communicates with none.
+    """This process among the `size` processes that train together. The default is a single process without communication.
 
     `gather`, `merge`, `total`, `first`, `any` and `wait` are collective: all processes must call them in the same order.
     """
@@ -46,7 +46,7 @@ class World:
 
     @property
     def main(self) -> bool:
-        """Whether this process writes the logs and decides about checkpoints."""
+        """Return True if this process writes the logs and decides about checkpoints."""
         return self.rank == 0
 
     def share(self, count: int) -> range:
@@ -54,7 +54,7 @@ class World:
         return range(self.rank, count, self.size)
 
     def gather(self, value: Value) -> list[Value]:
-        """Return every process's value, by rank."""
+        """Return the `value` of every process, by rank."""
         if self.size == 1:
             return [value]
         from torch import distributed
@@ -64,12 +64,15 @@ class World:
         return values
 
     def merge(self, local: Sequence[Value], count: int) -> list[Value]:
-        """Return all `count` values, of which each process has computed its `share`."""
+        """Return the values of all `count` items. `local` are the values that this process has computed for its `share`."""
         parts = self.gather(list(local))
         return [parts[number % self.size][number // self.size] for number in range(count)]
 
     def total(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Return each name's sum over the processes, bit-identical in all of them; a name may be absent in some."""
+        """Return the sum over the processes of each entry in `values`, bit-identical in all of them.
+
+        An entry may be absent in some processes.
+        """
         sums: dict[str, float] = {}
         for part in self.gather(dict(values)):
             for name, value in part.items():
@@ -77,7 +80,7 @@ class World:
         return sums
 
     def first(self, make: Callable[[], Value]) -> Value:
-        """Return the result of `make` in the main process; the others do not call it."""
+        """Call `make` in the main process only, and return its result in every process."""
         if self.size == 1:
             return make()
         from torch import distributed
@@ -88,15 +91,15 @@ class World:
         return value
 
     def any(self, flag: bool) -> bool:
-        """Return whether the flag is set in any process."""
+        """Return True if `flag` is set in any process."""
         return any(self.gather(flag))
 
     def wait(self) -> None:
-        """Return when all processes have called this."""
+        """Wait until all processes have called this."""
         self.gather(None)
 
     def loading(self, device: torch.device) -> torch.device:
-        """Return the device to load a model on before `fsdp.shard`: `device` itself, or the CPU where it will be sharded."""
+        """Return the device to load a model on before `fsdp.shard`: the CPU if the model will be sharded, else `device`."""
         if self.size == 1:
             return device
         import torch
@@ -104,7 +107,7 @@ class World:
         return torch.device("cpu")
 
     def workers(self, wanted: int | None) -> int | None:
-        """Return how many grading processes to start; by default the processes of a machine divide its cores."""
+        """Return the number of grading processes to start: `wanted`, or by default this process's share of the cores."""
         if wanted is not None or self.size == 1:
             return wanted
         return max(1, len(os.sched_getaffinity(0)) // self.local_size)
@@ -118,7 +121,7 @@ def refuse_alone(config: TrainConfig) -> None:
     """Refuse settings that work in a single process only.
 
     Raises:
-        UsageError: naming the setting.
+        UsageError: names the setting.
     """
     single_process_settings = {
         f"engine: {config.engine}": not ENGINES[config.engine].distributed,
@@ -132,7 +135,10 @@ def refuse_alone(config: TrainConfig) -> None:
 
 
 def _rendezvous_store() -> Any:
-    """Return torchrun's store under a prefix for this restart. Otherwise gloo connects to stale addresses and hangs."""
+    """Return torchrun's store under a prefix for this restart.
+
+    Without the prefix, gloo connects to stale addresses and hangs.
+    """
     hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     main = os.environ["RANK"] == "0" and not hosted
     stores: Any = importlib.import_module("torch.distributed")  # its types do not name them
@@ -142,9 +148,10 @@ def _rendezvous_store() -> Any:
 
 @contextmanager
 def open_world(config: TrainConfig) -> Iterator[World]:
-    """Connect the processes that torchrun has started. A single process gets a trivial world.
+    """Connect the processes that torchrun has started, and yield this process's `World`.
 
-    On CUDA each process takes the GPU of its local rank. Processes other than the main one log errors only.
+    Without torchrun, the world is a single process. On CUDA each process takes the GPU of its local rank. Processes other than
+    the main one log errors only.
 
     Args:
         config: the run.

@@ -36,7 +36,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """Memory and time of a run."""
+    """The estimated memory and time of a run."""
 
     config: TrainConfig
     shape: ModelShape
@@ -55,31 +55,33 @@ class RunEstimate:
     """Completions of one evaluation."""
 
     def step_s(self, tokens: Tokens) -> tuple[float, float]:
-        """Return seconds of a step: generation with grading, and the update."""
+        """Return the seconds of a step with `tokens`, as (generation with grading, update)."""
         generation = max(self.speed.generate(tokens), tokens.rounds * self.grading_s)
         return generation, self.speed.trained_token_s * tokens.trained(self.config)
 
     def evaluation_s(self, tokens: Tokens) -> float:
-        """Return seconds of one evaluation with prompts and completions such as these."""
+        """Return the seconds of one evaluation with `tokens`."""
         prompts = self.config.prompts_per_step
         each = Tokens(tokens.prompts / prompts, tokens.completions / (prompts * self.config.group_size))
         return self.held_out * self.speed.generate(each)
 
     def run_s(self, tokens: Tokens) -> float:
-        """Return seconds of the whole run, evaluations included."""
+        """Return the seconds of the whole run with `tokens` in each step, evaluations included."""
         step_s = sum(self.step_s(tokens)) / (1.0 if self.config.overlap == "none" else self.overlap_gain(tokens))
         return self.config.steps * step_s + evaluations(self.config) * self.evaluation_s(tokens)
 
     def overlap_gain(self, tokens: Tokens) -> float:
-        """Return how many times shorter a step can be at most with `overlap: one_step`, (g + u) / max(g, u).
+        """Return the largest speed-up of a step by `overlap: one_step`, (g + u) / max(g, u) of generation g and update u.
 
-        Reached where generation and update take nothing from each other, as on different devices.
+        It is reached if generation and update do not slow each other down, as on different devices.
         """
         return sum(self.step_s(tokens)) / max(self.step_s(tokens))
 
 
 def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> RunEstimate:
-    """Estimate a run: load its model, its sources and its graders, and time a few small steps. Nothing is written.
+    """Estimate the memory and time of a run by loading its model, sources and graders, and timing a few small steps.
+
+    Nothing is written.
 
     Raises:
         UsageError: the configuration, the model or a source is bad, or the model with its optimizer does not fit here.
@@ -121,7 +123,7 @@ def model_shape(model: str, settings: AdapterFields) -> ModelShape:
 
     Args:
         model: directory or hub id.
-        settings: whether it gets adapters.
+        settings: decide whether the model gets adapters, and which.
 
     Raises:
         UsageError: there is no such model, or it takes no such adapters.
@@ -159,7 +161,7 @@ def model_shape(model: str, settings: AdapterFields) -> ModelShape:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Return the free memory of the GPU, or of the machine within its control group; None if the system does not say."""
+    """Return the free bytes of the GPU `device`, or of the machine within its control group; None if unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
@@ -176,7 +178,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def free_disk_bytes(folder: Path) -> int:
-    """Return the free space of the disk that holds the folder, or is going to."""
+    """Return the free bytes of the disk that holds `folder`, or that will hold it once it is made."""
     place = folder.absolute()
     while not place.exists():
         place = place.parent
@@ -184,10 +186,10 @@ def free_disk_bytes(folder: Path) -> int:
 
 
 def refuse_what_does_not_fit(needs: Memory, free: int | None, config: TrainConfig) -> None:
-    """Compare the needs with what is there.
+    """Refuse a run that needs more than `free` bytes of memory.
 
     Raises:
-        UsageError: naming what is too large and which settings make it smaller.
+        UsageError: names the memory that is too large and the settings that make it smaller.
     """
     if free is not None and needs.standing > free:
         raise UsageError(
@@ -211,12 +213,12 @@ def refuse_what_does_not_fit(needs: Memory, free: int | None, config: TrainConfi
 
 
 def format_bytes(size: float) -> str:
-    """Return a size in words, such as `1.25 GiB`."""
+    """Return `size` bytes in words, such as `1.25 GiB`."""
     return f"{size / GIB:,.2f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"
 
 
 def purposes(needs: Memory) -> dict[str, int]:
-    """Return the bytes in the device's memory by what they are for, in words."""
+    """Return the bytes in the device's memory for each purpose, which is given in words."""
     return {
         "weights": needs.weights,
         "gradients": needs.gradients,
@@ -232,7 +234,7 @@ def purposes(needs: Memory) -> dict[str, int]:
 
 
 def tables(estimate: RunEstimate) -> tuple[Table, Table]:
-    """Return what `--dry-run` prints."""
+    """Return the two tables that `--dry-run` prints."""
     needs, config, steps = estimate.memory, estimate.config, estimate.config.steps
     adapters = f" and {sum(estimate.shape.trained):,} in adapters" if config.lora_rank else ""
     title = f"{estimate.shape.parameters:,} parameters{adapters}, {config.dtype}, native generation"
@@ -270,7 +272,7 @@ def tables(estimate: RunEstimate) -> tuple[Table, Table]:
 
 
 def figures(estimate: RunEstimate) -> dict[str, Any]:
-    """Return the same numbers as data, bytes and seconds."""
+    """Return the numbers of `tables` as data, in bytes and seconds."""
 
     def work(tokens: Tokens) -> dict[str, float]:
         generation_s, update_s = estimate.step_s(tokens)

@@ -18,7 +18,7 @@ WORKING = 1.5
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The sizes of a model that decide memory."""
+    """The sizes of a model that determine its memory."""
 
     parameters: int
     layers: int
@@ -41,7 +41,7 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class Memory:
-    """Upper bounds, in bytes. `estimate.tables` says what each is."""
+    """Upper bounds of a run's memory, in bytes. `estimate.tables` explains each field."""
 
     weights: int
     gradients: int
@@ -61,12 +61,12 @@ class Memory:
 
     @property
     def standing(self) -> int:
-        """Held during the whole run."""
+        """Return the bytes that are held during the whole run."""
         return self.weights + self.gradients + self.optimizer + self.reference + self.critic + self.copied
 
     @property
     def peak(self) -> int:
-        """The most at a time: generation and update take turns, unless the run overlaps them."""
+        """Return the most bytes held at a time: generation and update take turns, unless the run overlaps them."""
         generation, update = self.kv_cache + self.sampling, self.activations + self.logits
         return self.standing + (generation + update if self.overlapped else max(generation, update))
 
@@ -74,15 +74,16 @@ class Memory:
 def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chunk_tokens: int) -> Memory:
     """Return the memory of a run.
 
-    Weights, gradients and moments are fp32 (moments under adamw_8bit 8 bits), the critic's too; under bf16 the forward pass
-    holds a bfloat16 copy of the weights. With adapters, gradients and moments are theirs alone, and the reference is the policy
-    without them, or with a second set of them where it is replaced. The merged copy that is exported last is not counted.
+    Weights, gradients and moments are fp32, the critic's too; moments under adamw_8bit have 8 bits. Under bf16 the forward
+    pass also holds a bfloat16 copy of the weights. With adapters, only the adapters have gradients and moments. The
+    reference is then the policy without adapters; if the reference is replaced during the run, it is a second set of
+    adapters. The merged copy that is exported at the end is not counted.
 
     Args:
         shape: the model.
         config: the run.
-        activation_bytes: what one token of a micro-batch keeps for the backward pass, as measured.
-        chunk_tokens: tokens whose logits the update holds at a time.
+        activation_bytes: bytes that one token of a micro-batch keeps for the backward pass, as measured.
+        chunk_tokens: number of tokens whose logits the update holds at a time.
     """
     size, trained = shape.parameters, sum(shape.trained)
     half, critic = config.dtype == "bf16", config.advantage == "gae"
@@ -118,7 +119,7 @@ def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chun
 def base_bytes(shape: ModelShape, config: TrainConfig) -> int:
     """Return the bytes of the model's weights without adapters.
 
-    NF4 (2305.14314) takes half a byte a number, one byte for each block of 64 and four for each 256 of these.
+    NF4 (2305.14314) takes half a byte per number, one byte per block of 64 numbers, and four bytes per 256 blocks.
     """
     size, linear = shape.parameters, shape.linear
     if config.lora_base == "4bit":
@@ -129,25 +130,25 @@ def base_bytes(shape: ModelShape, config: TrainConfig) -> int:
 
 
 def moment_bytes(tensors: Sequence[int], optimizer: str) -> int:
-    """Return the bytes of both moments for tensors of these sizes; see `optimizers.build_optimizer` for 8 bits."""
+    """Return the bytes of both moments for tensors of the sizes `tensors`; see `optimizers.build_optimizer` for 8 bits."""
     if optimizer == "adamw":
         return 8 * sum(tensors)
     return sum(8 * size if size < 4096 else 2 * (size + 4 * -(-size // 256)) for size in tensors)
 
 
 def longest(shape: ModelShape, config: TrainConfig) -> int:
-    """Return the most tokens of one row, prompt and completion."""
+    """Return the largest number of tokens of one row, prompt and completion together."""
     return min(config.max_prompt_tokens + config.max_new_tokens, shape.positions or 2**62)
 
 
 def shares_prompts(config: TrainConfig) -> bool:
-    """Return whether an update runs a prompt once for its group; a model that does not allow it costs more than estimated."""
+    """Return True if an update runs a prompt once for its group. A model that does not allow this costs more than estimated."""
     return config.shared_prefix and not config.gradient_checkpointing
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens of one step, or of one evaluation."""
+    """The numbers of tokens of one step, or of one evaluation."""
 
     prompts: float
     """Each prompt once."""
@@ -156,19 +157,19 @@ class Tokens:
     """Of generation: more than one if groups are drawn until they have a signal."""
 
     def trained(self, config: TrainConfig) -> float:
-        """Return the tokens that an update runs through: a shared prompt once, otherwise with each of its completions."""
+        """Return the tokens that an update runs through: a shared prompt counts once, otherwise once per completion."""
         return self.prompts * (1 if shares_prompts(config) else config.group_size) + self.completions
 
 
 def mean_length(observed: Sequence[int], cut: Sequence[bool], most: int) -> float:
-    """Return the expected length of a completion, from a few that were measured under a lower bound.
+    """Return the expected length of a completion, in tokens, from a few measured under a lower token limit.
 
-    If some were cut off, lengths are taken as exponential with all tokens over the number of ends as the mean, and cut at
-    `most`; if none ended, `most` is the expectation.
+    If some were cut off, lengths are modelled as exponential, with the mean (all tokens) / (number of completions that
+    ended), and cut at `most`. If none ended, the result is `most`.
 
     Args:
-        observed: lengths in tokens.
-        cut: which were cut off.
+        observed: measured lengths in tokens.
+        cut: True for each completion that was cut off.
         most: upper bound of a length.
     """
     ends = len(cut) - sum(cut)
@@ -182,7 +183,7 @@ def mean_length(observed: Sequence[int], cut: Sequence[bool], most: int) -> floa
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds a token, as measured on one step; batches of another size may be somewhat quicker or slower."""
+    """Seconds per token, as measured on one step; batches of another size may be somewhat quicker or slower."""
 
     prompt_token_s: float
     """Prefill."""
@@ -192,12 +193,12 @@ class Speed:
     """Forward and backward pass with the optimizer's step."""
 
     def generate(self, tokens: Tokens) -> float:
-        """Return the time to sample these completions, prefill included."""
+        """Return the seconds to sample `tokens`, prefill included."""
         return tokens.rounds * (self.prompt_token_s * tokens.prompts + self.completion_token_s * tokens.completions)
 
 
 def speed_of(tokens: Tokens, generate_s: float, update_s: float, config: TrainConfig) -> Speed:
-    """Return the speed that a measured step shows. Prefill is a forward pass, taken as a third of an update."""
+    """Return the speed of a measured step. Prefill is a forward pass, which is taken as a third of an update."""
     trained_token_s = update_s / tokens.trained(config)
     prefill_s = min(generate_s, trained_token_s / 3 * tokens.prompts)
     return Speed(prefill_s / tokens.prompts, (generate_s - prefill_s) / tokens.completions, trained_token_s)

@@ -35,7 +35,7 @@ PROMPTS_MEASURED = 8
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures of the small steps."""
+    """The figures measured in the small steps."""
 
     speed: Speed
     activation_bytes: float
@@ -51,10 +51,10 @@ class Measured:
 
 
 def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader]) -> Measured:
-    """Run three small steps with the run's own model, sources and settings, and time the last, the largest.
+    """Run three small steps with the run's own model, sources and settings, and time the last, which is the largest.
 
-    Completions are sampled by the native engine whatever the run's own, because a server would need the policy's weights. All
-    count as right and are trained on with an advantage of 1, whatever the run's own rule, so that no update is skipped.
+    Completions are always sampled by the native engine, because a server would need the policy's weights. All completions
+    count as correct and are trained on with an advantage of 1, so that no update is skipped.
     """
     with tempfile.TemporaryDirectory() as folder:
         run = Run(_small(config, Path(folder), 1), sources, graders)
@@ -99,7 +99,7 @@ def _small(config: TrainConfig, folder: Path, prompts: int) -> TrainConfig:
 
 
 def _step(run: Run, step: int) -> tuple[list[Group], float, float]:
-    """Return a step's groups and the seconds of generation and of the update."""
+    """Return the groups of step `step`, the seconds of generation and the seconds of the update."""
     start = time.perf_counter()
     groups = run.rollouts(step).groups
     _wait(run.learner.device)
@@ -120,7 +120,7 @@ def _tokens(groups: Sequence[Group]) -> Tokens:
 
 
 def _prompt_tokens(run: Run, sources: Sequence[Source]) -> float:
-    """Return the mean length of the mixture's prompts, each source with its share, from `PROMPTS_MEASURED` of each."""
+    """Return the mean prompt length of the mixture in tokens, weighted by source, from `PROMPTS_MEASURED` prompts of each."""
     mean, tried = 0.0, 10 * PROMPTS_MEASURED
     for source, share in zip(sources, shares_of(run.config.sources), strict=True):
         lengths: list[int] = []
@@ -143,10 +143,10 @@ def _prompt_tokens(run: Run, sources: Sequence[Source]) -> float:
 
 
 class SavedBytes:
-    """Hooks of autograd that count the bytes kept for the backward pass.
+    """Autograd hooks that count the bytes kept for the backward pass.
 
-    The models' own weights do not count, nor what has the shape of a weight: autocast's copies and gradients of weights do not
-    grow with the tokens, and a large model's are more than a few tokens keep.
+    The models' own weights do not count, and neither do tensors with the shape of a weight: autocast's copies and gradients
+    of weights do not grow with the number of tokens, and in a large model they exceed the activations of a few tokens.
     """
 
     def __init__(self, *models: Any) -> None:
@@ -158,7 +158,7 @@ class SavedBytes:
         self.peak = 0
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Count a tensor that is kept; views of one storage count once."""
+        """Count `tensor`, which autograd keeps, and return it; views of one storage count once."""
         if self._backward:  # the next micro-batch: what the last one kept is gone
             self._kept, self._backward = {}, False
         storage = tensor.untyped_storage()
@@ -169,6 +169,6 @@ class SavedBytes:
         return tensor
 
     def unpack(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Note that the backward pass has begun."""
+        """Record that the backward pass has begun, and return `tensor`."""
         self._backward = True
         return tensor

@@ -17,12 +17,12 @@ LAYERS_HELD = 2
 
 
 def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Memory:
-    """Return the memory of the process that holds the most; without activations, which are measured.
+    """Return the memory of the process that holds the most. Activations are not included, because they must be measured.
 
     Args:
         shape: the model.
         config: the run.
-        processes: how many train it together, one a device.
+        processes: number of processes that train the model together, one per device.
     """
     chunk = min(config.logprob_chunk or chunk_tokens(shape.vocabulary, config.device), config.micro_batch_tokens)
     prompts = -(-config.prompts_per_step // processes)
@@ -62,7 +62,7 @@ def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Me
 
 
 def plan_memory(config: TrainConfig, processes: int) -> tuple[Table, dict[str, Any]]:
-    """Return the table of `verigym train --dry-run --processes N`, and the same numbers as data.
+    """Return the table that `verigym train --dry-run --processes N` prints for `processes`, and the same numbers as data.
 
     Raises:
         UsageError: there is no such model, or it takes no such adapters.

@@ -21,7 +21,7 @@ CHARACTERS_A_TOKEN = 4
 
 @dataclass(frozen=True)
 class SourcePrice:
-    """One source's part."""
+    """The measured cost of one source."""
 
     label: str
     environment: str
@@ -48,14 +48,14 @@ def price(
     count: Callable[[Prompt], int] | None = None,
     on_source: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[SourcePrice]:
-    """Measure each source of a run.
+    """Measure each source of a run and return one result per source.
 
     Args:
         config: the run.
-        golds: tasks that are looked at, and golds judged, of each source.
-        hub: whether rows that are not local are read from the hub; otherwise their description's sample row stands for them.
-        count: tokens of a prompt; characters / 4 when left out.
-        on_source: called with the number of sources measured, and how many there are.
+        golds: number of tasks to read, and of gold solutions to judge, for each source.
+        hub: if True, rows that are not local are read from the hub; otherwise the sample row of their description is used.
+        count: returns the tokens of a prompt; by default characters / 4.
+        on_source: called with the number of sources measured and the number of all sources.
 
     Raises:
         UsageError: a source is described wrongly: an unknown name, a bad option, no such split or template.
@@ -111,7 +111,7 @@ def _measure(source: SourceConfig, seed: int, golds: int, hub: bool, count: Call
 
 @dataclass
 class _Rows:
-    """Opens each split once; where `sample` says so, its description's own sample row stands for the rows."""
+    """Opens each split once; if `sample` says so, the sample row of the data set's description replaces the rows."""
 
     sample: bool
     opened: dict[str, PromptDataset] = field(default_factory=dict)
@@ -126,10 +126,10 @@ class _Rows:
 
 
 def _first(rows: PromptDataset, count: int) -> list[Prompt]:
-    """Return the first tasks whose rows fit.
+    """Return the first `count` tasks of `rows`, leaving out rows that do not fit their description.
 
     Raises:
-        RowError: of very many rows at the beginning, too few do.
+        RowError: too few of very many rows at the beginning are usable.
     """
     prompts: list[Prompt] = []
     for row in range(len(rows)):

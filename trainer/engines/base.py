@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 @dataclass(frozen=True)
 class Thought:
-    """A completion's reasoning under a token budget; see `evaluation.thinking`."""
+    """The reasoning of a completion under a token budget; see `evaluation.thinking`."""
 
     tokens: int
     """Tokens sampled before the closing tag."""
@@ -39,7 +39,7 @@ class Generated:
 
     @property
     def length(self) -> int:
-        """Number of tokens that the policy sampled."""
+        """Return the number of tokens that the policy sampled."""
         return len(self.token_ids) if self.loss_mask is None else sum(self.loss_mask)
 
 
@@ -49,7 +49,7 @@ OnFinished = Callable[[int, int, Generated], None]
 
 @dataclass(frozen=True)
 class Request:
-    """One completion to sample."""
+    """A request to sample one completion."""
 
     place: tuple[int, int]
     """Where it belongs; `OnFinished` gets it. Those with the same first number may share a prompt."""
@@ -71,7 +71,10 @@ class Engine(Protocol):
 
     @property
     def positions(self) -> int | None:
-        """Most tokens of a prompt with its completion; None where only the model's own positions count. Known after `sync`."""
+        """Return the most tokens of a prompt with its completion; None if only the model limits them.
+
+        It is known after `sync`.
+        """
 
     def sync(self) -> None:
         """Load the policy's weights. Called once at the start, and before sampling whenever they may have changed."""
@@ -88,7 +91,7 @@ class Engine(Protocol):
         temperature: float,
         on_finished: OnFinished,
     ) -> list[list[Generated]]:
-        """Sample completions.
+        """Sample completions of each prompt.
 
         Args:
             prompts: P token sequences of any lengths.
@@ -102,11 +105,11 @@ class Engine(Protocol):
         """
 
     def close(self) -> None:
-        """Release memory, processes and connections."""
+        """Release the engine's memory, processes and connections."""
 
 
 class EpisodeEngine(Engine, Protocol):
-    """An engine that knows which requests are turns of one episode. Other engines sample each turn as a prompt of its own."""
+    """An engine that knows which requests are turns of one episode. Other engines sample each turn as an independent prompt."""
 
     def play(
         self,
@@ -116,31 +119,31 @@ class EpisodeEngine(Engine, Protocol):
         on_finished: OnFinished,
         arrivals: Arrivals | None = None,
     ) -> None:
-        """Sample these requests, and those that arrive meanwhile.
+        """Sample a completion for each of `requests`, and for requests that arrive while these are sampled.
 
         Args:
             requests: the prompt of an episode's later turn begins with all tokens of its turns so far.
             temperature: 0 samples greedily.
             on_finished: called once for every completion with its place, from the calling thread.
-            arrivals: see `Arrivals`; None where nothing arrives.
+            arrivals: see `Arrivals`; None if no further requests arrive.
         """
 
     def forget(self, episodes: Iterable[Hashable]) -> None:
-        """Drop what is kept of episodes that are over. Unknown names are ignored."""
+        """Drop the data kept for `episodes`, which are over. Unknown episodes are ignored."""
 
 
 class FreeEngine(EpisodeEngine, Protocol):
     """An engine that takes new weights while it samples; its completions have a `policy_step`."""
 
     def publish(self, step: int) -> None:
-        """Begin to load the policy's weights, which have had `step` updates, and return; sampling goes on meanwhile."""
+        """Begin to load the policy's weights, which have had `step` updates, and return while sampling continues."""
 
     def settle(self) -> None:
-        """Wait until whatever samples next has the newest weights."""
+        """Wait until every completion that is sampled next uses the newest weights."""
 
 
 def engine_metrics(engine: Engine) -> dict[str, float]:
-    """Return the figures that an engine has of itself, such as those of its pushes; most have none."""
+    """Return the metrics of `engine` itself, such as those of its weight transfers; empty for most engines."""
     figures = getattr(engine, "metrics", None)
     return figures() if figures is not None else {}
 
@@ -148,7 +151,7 @@ def engine_metrics(engine: Engine) -> dict[str, float]:
 def requests_of(
     prompts: Sequence[Sequence[int]], row_keys: Sequence[Sequence[tuple[object, ...]]], max_new_tokens: int
 ) -> list[Request]:
-    """Return the requests of `Engine.generate`, in order."""
+    """Return one request per completion that `Engine.generate` is asked for with these arguments, in order."""
     return [
         Request((p, g), prompt, key, max_new_tokens)
         for p, (prompt, keys) in enumerate(zip(prompts, row_keys, strict=True))
@@ -164,7 +167,7 @@ def generate_by_play(
     temperature: float,
     on_finished: OnFinished,
 ) -> list[list[Generated]]:
-    """Return what `Engine.generate` does, for an engine whose `play` does the work."""
+    """Return the result of `Engine.generate`, computed with `engine.play`."""
     done: dict[tuple[int, int], Generated] = {}
 
     def finished(p: int, g: int, generated: Generated) -> None:

@@ -13,12 +13,12 @@ from verigym.trainer.models.codec import Codec
 
 
 def build_engine(config: TrainConfig, model: Any, codec: Codec, world: World = SOLO) -> Engine:
-    """Return the engine for this policy.
+    """Return the engine that samples from `model`.
 
     Args:
         config: the run; `config.engine` is a name in `ENGINES`.
         model: the policy.
-        codec: its tokenizer.
+        codec: the policy's tokenizer.
         world: the processes that train together.
 
     Raises:

@@ -20,16 +20,16 @@ from verigym.trainer.rng import keyed_uniforms
 
 
 class TransformersEngine:
-    """Samples with transformers' `generate` from the trained model itself: slow, an independent check of our decoding."""
+    """Samples from the trained model itself with transformers' `generate`. It is slow, and checks our own decoding."""
 
     def __init__(self, model: Any, codec: Codec, *, rows_at_a_time: int, dtype: str) -> None:
-        """Sample from this model.
+        """Make an engine that samples from `model`.
 
         Args:
             model: the policy.
-            codec: its tokenizer.
+            codec: the policy's tokenizer.
             rows_at_a_time: most completions decoded at the same time.
-            dtype: of the forward pass, "fp32" or "bf16".
+            dtype: dtype of the forward pass, "fp32" or "bf16".
         """
         self.model = model
         self.codec = codec
@@ -44,7 +44,7 @@ class TransformersEngine:
     positions = None
 
     def sync(self) -> None:
-        """Do nothing: the policy is the model itself."""
+        """Do nothing: the engine samples from the trained model itself."""
 
     def rest(self) -> None:
         """Do nothing: the engine holds no memory of its own."""
@@ -76,7 +76,7 @@ class TransformersEngine:
         return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing: the engine holds no resources."""
 
     def _generate(
         self,
@@ -130,7 +130,7 @@ class _SamplingProcessor(transformers.LogitsProcessor):  # type: ignore[misc]
         self.ended: set[int] = set()
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return scores (B, V) that are 0 for the chosen token and -inf for the others."""
+        """Return scores `[B, V]` that are 0 for the chosen token and -inf for the others."""
         self.report_ended(input_ids)
         t = input_ids.shape[1] - self.width
         uniform_B = None if self.uniforms_BT is None else self.uniforms_BT[:, t].to(scores.device)
@@ -139,7 +139,7 @@ class _SamplingProcessor(transformers.LogitsProcessor):  # type: ignore[misc]
         return torch.full_like(scores, float("-inf")).scatter(1, token_B[:, None], 0.0)
 
     def report_ended(self, sequences_BL: torch.Tensor) -> None:
-        """Report the rows that the last token ended."""
+        """Report the rows of `sequences_BL` that ended with their last token."""
         length = sequences_BL.shape[1] - self.width
         if not length:
             return

@@ -19,15 +19,15 @@ def sampling_parameters(
     temperature: float,
     eos_ids: frozenset[int],
 ) -> dict[str, Parameter]:
-    """Return the parameters of one completion, by the names that vLLM and its server share.
+    """Return the sampling parameters of one completion, by the names that vLLM and its server share.
 
-    Every parameter that a model's own `generation_config` could set is given, so that none of its values applies.
+    Every parameter that a model's own `generation_config` could set is included, so that the model's values never apply.
 
     Args:
-        prompt: its tokens.
+        prompt: the prompt's tokens.
         key: the row's randomness key; the seed is its hash.
         max_new_tokens: most tokens of the completion.
-        max_model_len: most tokens of prompt and completion in the engine; bounds the completion.
+        max_model_len: most tokens of prompt and completion in the engine; limits the completion.
         temperature: 0 samples greedily.
         eos_ids: tokens that end the completion.
 

@@ -9,10 +9,10 @@ import torch
 
 
 class Snapshot:
-    """The policy as it was when the snapshot was last taken, so that it can be updated while completions are sampled.
+    """A copy of the policy, taken by `take`, so that the policy can be updated while completions are sampled from the copy.
 
     Args:
-        policy: the model that is trained. Weights that are not trained, such as those below an adapter, are shared.
+        policy: the model that is trained. Weights that are not trained, such as the base of an adapter, are shared.
     """
 
     def __init__(self, policy: Any) -> None:
@@ -22,7 +22,7 @@ class Snapshot:
         self.model = copy.deepcopy(policy, dict(shared))
 
     def take(self) -> None:
-        """Copy the policy's weights."""
+        """Copy the policy's present weights into the snapshot."""
         with torch.no_grad():
             for kept, weight in zip(self.model.parameters(), self._policy.parameters(), strict=True):
                 if kept is not weight:

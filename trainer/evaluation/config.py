@@ -31,7 +31,7 @@ EVAL_RULES: tuple[Rule, ...] = (
 
 
 class PickerConfig(Frozen):
-    """An environment that ranks samples by its reward, without the reference answer, such as a process reward model."""
+    """Settings of a picker: an environment that ranks samples by its reward, without the reference answer, such as a PRM."""
 
     environment: str
     """Registry name, such as process, reward_model or judge."""
@@ -40,7 +40,7 @@ class PickerConfig(Frozen):
 
 
 class EvalConfig(SamplerFields, EpisodeFields):
-    """Held-out prompts of each source, k samples a prompt, by one model or several."""
+    """An evaluation: one or more models answer held-out prompts of each source, with k samples per prompt."""
 
     models: Mapping[str, str] = Field(min_length=1)
     """By name in the tables: a local directory or hub id. The other models are compared with the first."""
@@ -75,11 +75,11 @@ class EvalConfig(SamplerFields, EpisodeFields):
 
     @property
     def sampling_temperature(self) -> float:
-        """The temperature, with its default."""
+        """Return the sampling temperature, or its default if it is not set."""
         return self.temperature if self.temperature is not None else float(self.samples > 1)
 
     def thinking_rules(self, budget: int) -> ThinkingRules:
-        """Return the rules of one of the budgets."""
+        """Return the rules for thinking with a budget of `budget` tokens."""
         return ThinkingRules(
             budget,
             close=self.thinking_close,

@@ -19,7 +19,7 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\W_\u3040-\u30f
 
 @dataclass(frozen=True)
 class ContaminatedPrompt:
-    """A contaminated prompt."""
+    """A prompt that shares an n-gram with a training text."""
 
     prompt: int
     """Its number."""
@@ -34,19 +34,19 @@ class ContaminatedPrompt:
 
 
 def words(text: str) -> list[str]:
-    """Return the words that are compared."""
+    """Return the normalised words of `text` that n-grams are made of."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def ngrams(text: str, n: int = NGRAM) -> set[tuple[str, ...]]:
-    """Return a text's n-grams: none where it has fewer words."""
+    """Return the n-grams of `text`: none if it has fewer than `n` words."""
     found = words(text)
     return {tuple(found[start : start + n]) for start in range(len(found) - n + 1)}
 
 
 @dataclass(frozen=True)
 class OwnText:
-    """The text of a task itself, without the words that a description or a template adds."""
+    """The text of a task itself, without the words that a data set's description or a template adds."""
 
     whole: str
     """The question, searched for as a whole if no run has n words."""
@@ -54,7 +54,10 @@ class OwnText:
     """Its parts between added words; the whole when left out."""
 
     def ngrams(self, n: int) -> set[tuple[str, ...]]:
-        """Return the n-grams of its runs; the whole where all are shorter, nothing where there are no words."""
+        """Return the n-grams of each contiguous run of the text.
+
+        If all runs have fewer than `n` words, return the text as one n-gram; if it has no words, return an empty set.
+        """
         found = {gram for run in self.runs or (self.whole,) for gram in ngrams(run, n)}
         whole = tuple(words(self.whole))
         return found or ({whole} if whole else set())
@@ -70,11 +73,11 @@ def contaminated(
     Args:
         prompts: the own texts of evaluation prompts.
         training: (name, text) of each training text.
-        n: words of an n-gram.
+        n: number of words of an n-gram.
         common: n-grams in at least this many prompts are ignored; at least 2.
 
     Raises:
-        ValueError: n or common is too small.
+        ValueError: `n` or `common` is too small.
     """
     if n < 2 or common < 2:
         raise ValueError(f"expected n and common of at least 2, got n={n} and common={common}")

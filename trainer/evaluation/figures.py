@@ -25,34 +25,34 @@ class ScoredSamples:
 
     @property
     def n(self) -> int:
-        """How many there are."""
+        """Return the number of scored samples."""
         return len(self.correct)
 
 
 def avg(one: ScoredSamples) -> float:
-    """Return the share of correct samples: avg@k, which is also the accuracy of a random pick."""
+    """Return the share of correct samples in `one`: avg@k, which is also the accuracy of a random pick."""
     return sum(one.correct) / one.n
 
 
 def pass_at(one: ScoredSamples, k: int) -> float:
-    """Return the probability that at least one of k samples is correct; see `envs.metrics.pass_at_k`."""
+    """Return the probability that at least one of `k` samples is correct; see `envs.metrics.pass_at_k`."""
     return pass_at_k(one.n, sum(one.correct), k)
 
 
 def majority(one: ScoredSamples, k: int) -> float:
-    """Return the accuracy of the most frequent of k answers; see `envs.metrics.majority_at_k`."""
+    """Return the expected accuracy of the most frequent of k answers; see `envs.metrics.majority_at_k`."""
     return majority_at_k(one.answers, one.correct, k)
 
 
 def best_of(one: ScoredSamples, picked: Sequence[float], k: int) -> float:
-    """Return the chance that the sample with the highest score among k is right: best-of-k, over all subsets of k.
+    """Return the chance that the sample with the highest score among k is correct: best-of-k, over all subsets of k.
 
     With the samples sorted by score, the i-th highest (from 0) is the best of `C(n - 1 - i, k - 1)` of the `C(n, k)` subsets.
-    Where scores are equal, any of the equal ones is picked with the same chance: their mean rightness counts.
+    Samples of equal score are picked with equal chance, so their mean correctness counts.
 
     Args:
-        one: the samples.
-        picked: the picker's score of each.
+        one: the samples of a prompt.
+        picked: the picker's score of each sample.
         k: 1 to n.
 
     Raises:
@@ -74,10 +74,10 @@ def best_of(one: ScoredSamples, picked: Sequence[float], k: int) -> float:
 
 
 def weighted_majority(one: ScoredSamples, weights: Sequence[float], k: int) -> float:
-    """Return how right the answer with the greatest sum of weights among k is (Math-Shepherd, arXiv 2312.08935, section 4.3).
+    """Return the accuracy of weighted voting: the correctness of the answer with the largest sum of weights among k samples.
 
-    As `majority_at_k`, with a picker's score as each vote's weight. A weight below 0 counts as 0; where no vote weighs anything
-    the result is 0.
+    See Math-Shepherd, arXiv 2312.08935, section 4.3. It is computed as `majority_at_k`, with `weights`, the picker's scores,
+    as the weights of the votes. A weight below 0 counts as 0; if all weights are 0, the result is 0.
 
     Raises:
         ValueError: the numbers do not fit.
@@ -112,14 +112,14 @@ def mean_interval(
     """Return the mean over prompts and its percentile bootstrap interval, drawing whole prompts with replacement.
 
     Args:
-        values: one a prompt.
-        key: names the random stream; equal keys and values give equal intervals, and models that answered the same prompts
-            are drawn alike, so give their differences for a paired interval.
-        level: share of the draws inside.
+        values: one value per prompt.
+        key: names the random stream; equal keys and values give equal intervals. Models that answered the same prompts are
+            resampled alike, so the interval of their differences is a paired one.
+        level: share of the resampled means that lie inside the interval.
         draws: number of resamples.
 
     Returns:
-        None in place of the interval with fewer than two prompts.
+        (mean, interval); the interval is None with fewer than two prompts.
 
     Raises:
         ValueError: there are no values.
@@ -138,7 +138,7 @@ def mean_interval(
 
 
 def powers(n: int) -> list[int]:
-    """Return 1, 2, 4... up to n, and n itself."""
+    """Return 1, 2, 4... up to `n`, and `n` itself."""
     counts = [1]
     while counts[-1] * 2 <= n:
         counts.append(counts[-1] * 2)

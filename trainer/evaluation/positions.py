@@ -18,17 +18,17 @@ Tasks = list[tuple[Source, Prompt]]
 def fitting_model(
     config: EvalConfig, label: str, sources: Sequence[Source], codec: Codec, positions: int | None, completion: int
 ) -> tuple[Tasks, dict[str, int]]:
-    """Return the prompts that are short enough, with their sources, and by source the number of those that are left out.
+    """Return the prompts that are short enough, with their sources, and the number of prompts left out of each source.
 
     A prompt is left out if it is longer than max_prompt_tokens, or if the model lacks the positions for it and a completion.
 
     Args:
         config: the evaluation.
         label: the model's name in the tables.
-        sources: with their held-out prompts.
+        sources: sources with their held-out prompts.
         codec: counts the model's tokens.
         positions: most tokens that the model takes; None for no limit.
-        completion: most tokens of a completion, what a thinking budget puts in among them.
+        completion: most tokens of a completion, including the tokens that a thinking budget inserts.
 
     Raises:
         UsageError: more prompts of a source are left out than max_left_out allows, or all of them.
@@ -58,7 +58,7 @@ def _refuse_many(config: EvalConfig, label: str, lengths: Mapping[str, Sequence[
         config: the evaluation.
         label: the model's name.
         lengths: by source, the prompts' lengths in tokens, the longest first.
-        positions: of the model.
+        positions: most tokens that the model takes.
         completion: most tokens of a completion.
     """
     limit = min(config.max_prompt_tokens, positions - completion)

@@ -39,14 +39,14 @@ Figure = dict[str, float | int | None]
 def figures(found: Sequence[PromptSamples], picked: Picked, k: int, level: float = 0.95) -> dict[str, Any]:
     """Return figures with intervals and curves, by source and for all sources together.
 
-    Means are over prompts. A figure of j samples leaves out prompts that have fewer than j scored samples, and holds the number
-    of prompts that are left.
+    Means are over prompts. A figure of j samples leaves out prompts that have fewer than j scored samples, and contains the
+    number of prompts that are left.
 
     Args:
         found: prompts with samples.
         picked: see `Picked`.
-        k: samples a prompt.
-        level: of the intervals.
+        k: samples per prompt.
+        level: confidence level of the intervals.
     """
     labels = list(dict.fromkeys(one.source for one in found))
     report: dict[str, Any] = {}
@@ -121,7 +121,7 @@ def _figure(values: Sequence[float | None], level: float) -> Figure:
 
 
 def budget_label(model: str, budget: int) -> str:
-    """Return the name of a model with a thinking budget in the tables; no model's own name has an @."""
+    """Return the name, in the tables, of `model` with a thinking budget. It contains an @, which no model's own name does."""
     return f"{model}@{budget}"
 
 
@@ -130,7 +130,7 @@ def budgets(found: Mapping[int, Sequence[PromptSamples]], level: float = 0.95) -
 
     Args:
         found: a model's samples by budget.
-        level: of the intervals.
+        level: confidence level of the intervals.
     """
     labels = list(dict.fromkeys(one.source for of in found.values() for one in of))
     return {
@@ -154,7 +154,9 @@ def _budget(budget: int, found: Sequence[PromptSamples], level: float) -> dict[s
 
 
 def unscored(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any]]:
-    """Return an entry for each model and source with unscored samples: how many, of how many, and the first cause.
+    """Return an entry for each model and source with unscored samples.
+
+    It holds their number, the number of all samples, and the first cause.
 
     Args:
         found: samples by model.
@@ -173,7 +175,7 @@ def unscored(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any
 
 
 def unscored_line(part: Mapping[str, Any]) -> str:
-    """Return one entry of `unscored` in words."""
+    """Return `part`, an entry of `unscored`, as a line of text."""
     whole = part["unscored"] == part["samples"]
     count = (
         f"none of {part['samples']:,} samples has a"
@@ -185,7 +187,9 @@ def unscored_line(part: Mapping[str, Any]) -> str:
 
 
 def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
-    """Return a hint for each model and source if most samples hold no answer or none is correct, with the ends of three texts.
+    """Return a hint for each model and source whose samples mostly hold no answer, or are all incorrect.
+
+    Each hint quotes the ends of up to three texts.
 
     Args:
         found: samples by model.
@@ -217,7 +221,10 @@ def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
 
 
 def compare(first: Sequence[PromptSamples], other: Sequence[PromptSamples], level: float = 0.95) -> dict[str, Any]:
-    """Compare a model with the first on the same prompts: difference of avg@k with a paired interval, and length growth."""
+    """Compare the model of `other` with that of `first` on the same prompts.
+
+    Return the difference of avg@k with a paired interval, and the growth in length.
+    """
     mine = {(one.source, one.prompt_key): one for one in first}
     pairs = [(mine[one.source, one.prompt_key], one) for one in other if (one.source, one.prompt_key) in mine]
     answers = [[_answers(one, [n for n, s in enumerate(one.samples) if s.score.scored]) for one in pair] for pair in pairs]
@@ -228,7 +235,7 @@ def compare(first: Sequence[PromptSamples], other: Sequence[PromptSamples], leve
 
 
 def shown(figure: Mapping[str, Any], digits: int = 3) -> str:
-    """Return `0.412 [0.350, 0.470]`, or a dash for a figure over nothing."""
+    """Return `figure` as text, such as `0.412 [0.350, 0.470]`, or a dash if it has no value."""
     if figure["value"] is None:
         return "-"
     if figure["low"] is None:
@@ -237,7 +244,7 @@ def shown(figure: Mapping[str, Any], digits: int = 3) -> str:
 
 
 def gain(figure: Mapping[str, Any]) -> str:
-    """Return a difference with its sign, `+0.062 [-0.010, +0.130]`, or a dash where there is none."""
+    """Return a difference as text with its sign, such as `+0.062 [-0.010, +0.130]`, or a dash if it has no value."""
     if figure["value"] is None:
         return "-"
     if figure["low"] is None:
@@ -246,7 +253,7 @@ def gain(figure: Mapping[str, Any]) -> str:
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """Return the report's tables: figures by row, models by column."""
+    """Return the report's tables as Markdown: one row per figure, one column per model."""
     models: Mapping[str, Any] = report["models"]
     lines = [f"# Evaluation, {report['samples']} samples a prompt at temperature {report['temperature']:g}", ""]
     for label in next(iter(models.values())):
@@ -284,7 +291,10 @@ def markdown(report: Mapping[str, Any]) -> str:
 
 
 def _contamination(label: str, part: Mapping[str, Any], models: Mapping[str, Any]) -> list[str]:
-    """Return a source's hits by name, and the models' figures without them beside those of all prompts."""
+    """Return lines about the contaminated prompts of the source `label`.
+
+    They list the prompts by name, and the models' figures without them beside those of all prompts.
+    """
     hits = part["found"]
     share = (
         f"{part['hits']} of {part['prompts']} prompts share {part['ngram']} words in a row with training data, or all their "
@@ -312,7 +322,7 @@ def _contamination(label: str, part: Mapping[str, Any], models: Mapping[str, Any
 
 
 def beside(report: Mapping[str, Any]) -> str:
-    """Return one table of all models: avg@k with its interval, sources by row, models by column."""
+    """Return one table of all models: avg@k with its interval, one row per source, one column per model."""
     models: Mapping[str, Any] = report["models"]
     name = f"avg@{report['samples']}"
     lines = [f"| {name} | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
@@ -322,7 +332,7 @@ def beside(report: Mapping[str, Any]) -> str:
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
-    """Draw accuracy against samples and against tokens, a row of panels a source."""
+    """Draw accuracy against samples and against tokens into the file `path`, with one row of panels per source."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 

@@ -59,9 +59,9 @@ Picks = list[list[Any]]
 
 
 def run_evaluation(config: EvalConfig) -> Path:
-    """Evaluate, resuming where an earlier call stopped, and return the report's file, `report.json`.
+    """Evaluate, resuming where an earlier call stopped, and return the path of the report, `report.json`.
 
-    Beside it are `samples-MODEL.jsonl`, `picks-PICKER-MODEL.json`, `report.md` and `curves.png`.
+    The same folder gets `samples-MODEL.jsonl`, `picks-PICKER-MODEL.json`, `report.md` and `curves.png`.
 
     Raises:
         UsageError: a model, a source, a picker or training data does not fit.
@@ -103,14 +103,14 @@ def run_evaluation(config: EvalConfig) -> Path:
 
 
 def _inputs(config: EvalConfig) -> dict[str, str]:
-    """Return the hash of each local input, by name."""
+    """Return the hash of each local input, by the input's name."""
     found = {f"model {label}": model_digest(model) for label, model in config.models.items()}
     found |= data_hashes(config.sources)
     return found | {name: file_hash(Path(name)) for name in config.train_data if is_file(name)}
 
 
 def _data_dirs(config: EvalConfig) -> dict[str, Path | None]:
-    """Return the folder of each data set of the training data: its own, else the sources'; None for the hub."""
+    """Return the folder of each data set of the training data: its own, else that of the sources; None for the hub."""
     of_sources = [(source.dataset, source.data_dir) for source in config.sources if source.data_dir]
     usual = of_sources[0][1] if of_sources else None
     names = {name.rpartition(":")[0] for name in config.train_data if not is_file(name)}
@@ -120,9 +120,9 @@ def _data_dirs(config: EvalConfig) -> dict[str, Path | None]:
 def _sampled(
     config: EvalConfig, label: str, model: str, sources: Sequence[Source]
 ) -> tuple[dict[str, list[PromptSamples]], dict[str, int]]:
-    """Return a model's samples by its name in the tables, and by source how many prompts were too long for it.
+    """Return the samples of `model` by its name in the tables, and the number of prompts per source that were too long for it.
 
-    With thinking budgets, the samples of each are those of a model of its own.
+    With thinking budgets, each budget counts as a model with its own name.
     """
     run = config.as_run(model)
     loaded, tokenizer = load_model(model, pick_device(config.device))
@@ -178,10 +178,10 @@ def _sampled(
 
 
 def _refuse_thinking_episodes(config: EvalConfig, sessions: Mapping[str, Sessions]) -> None:
-    """Refuse thinking budgets in episodes.
+    """Refuse thinking budgets if a source has episodes.
 
     Raises:
-        UsageError: both are there.
+        UsageError: the configuration has thinking budgets, and a source has episodes.
     """
     if config.thinking_budgets and sessions:
         raise UsageError(
@@ -200,7 +200,7 @@ def _picker(name: str, config: PickerConfig) -> Environment:
 
 
 def _picker_prompt(environment: Environment, prompt: Prompt | PromptSamples) -> Prompt:
-    """Return the task as the picker sees it, without the reference."""
+    """Return the task of `prompt` in the form that the picker judges, without the reference."""
     try:
         return environment.prompt(prompt.messages)
     except UsageError as error:
@@ -213,10 +213,10 @@ def _picker_prompt(environment: Environment, prompt: Prompt | PromptSamples) -> 
 def _picked(
     config: EvalConfig, label: str, name: str, picker: Environment, found: Sequence[PromptSamples]
 ) -> list[list[float | None]]:
-    """Return the picker's reward of each sample; they are kept in a file that the next call reads.
+    """Return the picker's reward of each sample. The rewards are saved to a file that the next call reads.
 
-    The next call judges the samples that are new, and those on which the picker failed. A picker that judges a prompt's samples
-    together judges all of a prompt with new ones.
+    The next call judges the samples that are new, and those on which the picker failed. A picker that judges all samples of a
+    prompt together judges them all again if the prompt has new ones.
     """
     path = config.output / f"picks-{name}-{label}.json"
     made_with = {"picker": picker.grader}
@@ -260,17 +260,20 @@ def _picked(
 
 
 def picked_rewards(path: Path) -> list[list[float | None]]:
-    """Return what a picker's file says of each prompt's samples, in the order of the samples' file; None where it failed."""
+    """Return the picker's rewards from the file `path`, for each prompt a list in the order of the samples' file.
+
+    A reward is None if the picker failed.
+    """
     return [[reward for _, reward in picks] for picks in json.loads(path.read_text(encoding="utf-8"))["prompts"].values()]
 
 
 def _known_rewards(picks: Picks, texts: Sequence[str], together: bool) -> list[float | None]:
-    """Return the rewards of the first samples, which were judged before; None where the picker failed.
+    """Return the rewards of the first samples, which were judged before; None for a sample on which the picker failed.
 
     Args:
-        picks: of the prompt, from the file.
+        picks: the prompt's entry in the file.
         texts: hashes of the samples' texts.
-        together: whether the picker judges a prompt's samples together.
+        together: True if the picker judges a prompt's samples together.
     """
     known = [reward for (text, reward), own in zip(picks, texts, strict=False) if text == own]
     same = all(text == own for (text, _), own in zip(picks, texts, strict=False))
@@ -309,7 +312,7 @@ def _report(
 
 
 def _counted(training: Iterable[tuple[str, str]], progress: Progress) -> Iterator[tuple[str, str]]:
-    """Yield the texts and show how many there were: how many there are in all is known at the end only."""
+    """Yield the texts of `training` and show the count so far; the total is known only at the end."""
     for number, one in enumerate(training, 1):
         yield one
         progress.update(number, None)
@@ -321,7 +324,7 @@ def _contamination(
     found: Mapping[str, Sequence[PromptSamples]],
     picked: Mapping[str, Mapping[str, list[list[float | None]]]],
 ) -> dict[str, Any]:
-    """Return which prompts of each source are in the training data, and each model's figures without them."""
+    """Return the prompts of each source that are in the training data, and each model's figures without them."""
     prompts = [(source.label, prompt) for source in sources for prompt in source.held_out]
     texts = [text for one, source in zip(config.sources, sources, strict=True) for text in own_texts(one, source)]
     with Progress("searching the training data") as progress:

@@ -20,9 +20,9 @@ ANSWER_FORM = "form"
 
 
 def held_out(config: SourceConfig, prompts: int) -> Source:
-    """Return a source with its held-out prompts, the same ones that a training run evaluates on.
+    """Return a source with up to `prompts` held-out prompts, the same ones that a training run evaluates on.
 
-    Unlike a training run it does not need the training split, which some benchmarks lack.
+    Unlike a training run, this does not need the training split, which some benchmarks lack.
 
     Raises:
         UsageError: an unknown name, a bad option, no held-out split, or an environment that generates no tasks.
@@ -62,7 +62,7 @@ def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
 
 
 def task_id(prompt: Prompt) -> str:
-    """Return where a held-out prompt comes from, `test row 17` of a data set or `test index 16` of generated tasks."""
+    """Return the origin of `prompt`: `test row 17` of a data set, or `test index 16` of generated tasks."""
     if "row_index" in prompt.metadata:
         place = f"row {int(str(prompt.metadata['row_index'])) + 1}"
     else:
@@ -71,7 +71,7 @@ def task_id(prompt: Prompt) -> str:
 
 
 def own_text(config: DatasetConfig, task: PreparedTask) -> OwnText:
-    """Return the text of a row's task, without the words that its description adds around the columns."""
+    """Return the text of `task`, without the words that the data set's description adds around the row's columns."""
     if config.generated:
         return OwnText(task.text)
     runs = [""]

@@ -38,7 +38,7 @@ class ThinkingRules:
 
 @dataclass
 class _Row:
-    """A completion that is being sampled, in pieces."""
+    """A completion that is sampled piece by piece."""
 
     place: tuple[int, int]
     """Prompt and sample."""
@@ -78,15 +78,15 @@ class _Row:
 
 
 class ThinkingEngine:
-    """An engine whose completions think within a budget; `max_new_tokens` is then the limit of the answer alone."""
+    """An engine whose completions think within a budget; `max_new_tokens` then limits the answer alone."""
 
     def __init__(self, engine: Engine, codec: Codec, rules: ThinkingRules, positions: int | None = None) -> None:
-        """Sample through another engine.
+        """Make an engine that samples through `engine`.
 
         Args:
             engine: samples the pieces.
-            codec: of the model.
-            rules: of the thought.
+            codec: the model's tokenizer.
+            rules: rules of the thinking.
             positions: most tokens that the model takes; None for no limit.
         """
         self.engine, self.codec, self.rules, self.positions = engine, codec, rules, positions
@@ -102,7 +102,7 @@ class ThinkingEngine:
         self.engine.rest()
 
     def close(self) -> None:
-        """Leave the inner engine open, because other budgets use it."""
+        """Do nothing: the inner engine stays open, because other budgets use it."""
 
     def generate(
         self,
@@ -115,10 +115,10 @@ class ThinkingEngine:
     ) -> list[list[Generated]]:
         """Sample completions; see `Engine.generate`.
 
-        The first piece of a row has the row's own key, so the thinking of different budgets begins alike.
+        The first piece of a row has the row's own key, so the thinking begins alike under different budgets.
 
         Raises:
-            UsageError: the longest prompt leaves no room for thought and answer.
+            UsageError: the longest prompt leaves no room for thinking and answer.
         """
         longest = max(map(len, prompts), default=0)
         most = longest + most_tokens(self.rules, self.codec, max_new_tokens)
@@ -167,7 +167,10 @@ class ThinkingEngine:
         temperature: float,
         take: Callable[[_Row, Generated, int], None],
     ) -> None:
-        """Sample another piece of each row. All get the limit of the row with the most left; `take` cuts the others."""
+        """Sample another piece of each row.
+
+        All rows get the limit of the row with the most tokens left in `lefts`; `take` cuts the pieces of the others.
+        """
         if not rows:
             return
         self.engine.generate(
@@ -179,11 +182,11 @@ class ThinkingEngine:
         )
 
     def _after_thought(self, row: _Row, most: int) -> None:
-        """Decide how a row goes on after a piece of thought: think on, answer, or end.
+        """Decide how a row continues after a piece of thinking: think on, answer, or end.
 
         Args:
-            row: with the piece.
-            most: tokens of an answer.
+            row: the row, which already contains the piece.
+            most: most tokens of an answer.
         """
         eos = row.tokens[-1] in self.codec.eos_ids
         closed = self._closed(row.tokens)
@@ -216,9 +219,9 @@ class ThinkingEngine:
         row.answer_from = len(row.tokens)
 
     def _closed(self, tokens: Sequence[int]) -> tuple[int, int] | None:
-        """Return where the first close begins and ends, in tokens; None where there is none.
+        """Return the token indices at which the first closing text of the thinking begins and ends; None if there is none.
 
-        A token that holds the close's first characters belongs to the close.
+        A token that contains the first characters of the closing text belongs to it.
         """
         place = self.codec.decode(tokens).find(self.rules.close)
         if place < 0:
@@ -231,6 +234,6 @@ class ThinkingEngine:
 
 
 def most_tokens(rules: ThinkingRules, codec: Codec, max_new_tokens: int) -> int:
-    """Return the most tokens of a completion, what is put in among them."""
+    """Return the most tokens of a completion, including the tokens that `rules` insert."""
     put_in = len(codec.encode_text(rules.forced)) + rules.waits * len(codec.encode_text(rules.wait))
     return rules.budget + put_in + max_new_tokens

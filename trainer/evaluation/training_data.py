@@ -17,15 +17,15 @@ _EXPECTED = "expected a text, or a list of messages with `content`"
 
 
 def is_file(name: str) -> bool:
-    """Return whether a name of `train_data` is that of a JSON Lines file, and not of a data set's split."""
+    """Return True if `name`, an entry of `train_data`, is a JSON Lines file, and False if it is a data set's split."""
     return name.endswith((".jsonl", ".jsonl.gz"))
 
 
 def refuse_missing(names: Sequence[str]) -> None:
-    """Check that the files are there, and that all other names are `NAME:SPLIT`; nothing is opened.
+    """Check that the files among `names` exist, and that all other names are `NAME:SPLIT`; nothing is opened.
 
     Raises:
-        UsageError: naming the one that is not.
+        UsageError: names the entry that fails.
     """
     for name in names:
         if is_file(name) and not Path(name).is_file():
@@ -38,7 +38,7 @@ def refuse_missing(names: Sequence[str]) -> None:
 
 
 def refuse_unreadable(names: Sequence[str], data_dirs: Mapping[str, Path | None] = {}) -> None:
-    """Read all files and open all data sets once, so that an error shows before hours of sampling.
+    """Read all files and open all data sets of `names` once, so that an error shows before hours of sampling.
 
     Raises:
         UsageError: as `training_texts`.
@@ -53,11 +53,11 @@ def refuse_unreadable(names: Sequence[str], data_dirs: Mapping[str, Path | None]
 
 
 def training_texts(names: Sequence[str], data_dirs: Mapping[str, Path | None] = {}) -> Iterator[tuple[str, str]]:
-    """Yield (place, text) of the training data: prompts, with completions if there are any.
+    """Yield (place, text) for each training example. The text is the prompt, followed by the completion if there is one.
 
     Args:
         names: JSON Lines files, plain or gzip, or `NAME:SPLIT` of data sets.
-        data_dirs: by name, the folder of a data set's local files; the hub where there is none.
+        data_dirs: the folder of a data set's local files, by the data set's name; without an entry the hub is used.
 
     Raises:
         UsageError: a file or a data set cannot be read, or a row of a file has no prompt.
@@ -88,7 +88,7 @@ def _texts_of_file(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _text_of_row(row: Any, place: str) -> str:
-    """Return the texts of all fields that may hold the prompt, and of the completion."""
+    """Return the texts of all fields of `row` that may hold the prompt, and of the completion."""
     given = [field for field in FIELDS if row.get(field) is not None] if isinstance(row, dict) else []
     if not given:
         found = f"the fields {', '.join(map(repr, row)) or 'none'}" if isinstance(row, dict) else type(row).__name__

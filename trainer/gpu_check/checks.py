@@ -25,12 +25,12 @@ KEEP_SAMPLED: Mapping[str, Any] = {"correction": "token_truncated"}
 
 
 class Broken(Exception):
-    """What a check found does not hold."""
+    """Raised by a check whose requirement does not hold."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something that must hold on a GPU."""
+    """A requirement that must hold on a GPU."""
 
     claim: str
     """What must hold, for a table."""
@@ -43,19 +43,19 @@ class Check:
 
 
 def require(holds: bool, otherwise: str) -> None:
-    """Raise `Broken` with this text where something does not hold."""
+    """Raise `Broken` with the text `otherwise` unless `holds`."""
     if not holds:
         raise Broken(otherwise)
 
 
 def mismatch(done: Ran) -> float:
-    """Return the largest of the steps' mean differences between the sampler's and the learner's log-probabilities, in nats."""
+    """Return the largest mean difference, over the steps, of the sampler's and the learner's log-probabilities, in nats."""
     # A step whose rewards are all equal has none.
     return max(float(row["logprob_mismatch"]) for row in done.rows if "logprob_mismatch" in row)
 
 
 def rates(place: Path, device: str) -> Figures:
-    """Measure the device's own rates, beside which the others can be read."""
+    """Measure the device's own copy and matmul rates, for comparison with the other checks' figures."""
     where = torch.device(device)
     return {
         "copy_gb_s": speed.copy_rate(where) / 1e9,
@@ -67,9 +67,9 @@ def rates(place: Path, device: str) -> Figures:
 def compared(
     place: Path, device: str, configurations: Mapping[str, Mapping[str, Any]] = CONFIGURATIONS, **more: Any
 ) -> Figures:
-    """Run each configuration on the CPU and on the device; the first step must be the same, later ones are reported.
+    """Run each configuration on the CPU and on the device. The first step must be the same; later differences are reported.
 
-    From the second step on, a gradient of nearly nothing may have another sign, which Adam makes a whole step of.
+    From the second step on, a gradient near zero may have the other sign, and Adam turns it into a step of full size.
     """
     model = write_model(place / "model")
     off: dict[str, str] = {}
@@ -92,7 +92,7 @@ def compared(
 
 
 def learns(place: Path, device: str) -> Figures:
-    """Train for 30 steps in bf16, after which the reward must be twice the first."""
+    """Train for 30 steps in bf16, after which the reward must be at least twice that of the first step."""
     done = run(write_model(place / "model"), place / "run", device=device, dtype="bf16", steps=30, group_size=8, **KEEP_SAMPLED)
     first, last = done.rows[0]["reward"], done.rows[-1]["reward"]
     gap = mismatch(done)
@@ -104,7 +104,10 @@ def learns(place: Path, device: str) -> Figures:
 
 
 def graphs(place: Path, device: str) -> Figures:
-    """Sample with CUDA graphs, without them and with transformers' generate: same tokens in fp32, and steps were captured."""
+    """Sample with CUDA graphs, without them, and with transformers' generate.
+
+    All three must give the same tokens in fp32, and graphs must have been captured.
+    """
     model = write_model(place / "model")
     made: list[object] = []
     real = cuda_graphs.cuda_record
@@ -136,7 +139,10 @@ def graphs(place: Path, device: str) -> Figures:
 
 
 def resumed(place: Path, device: str) -> Figures:
-    """Run 4 steps twice, and once in two halves: halves must be as near to the whole as a repetition is."""
+    """Run 4 steps twice without a break, and once in two halves, of which the second resumes the first.
+
+    The resumed run must be as near to the uninterrupted one as a repetition is.
+    """
     model = write_model(place / "model")
     fields: dict[str, Any] = {"device": device, "checkpoint_every": 1, "steps": 4}
     whole, again = (run(model, place / name, **fields) for name in ("whole", "again"))
@@ -148,7 +154,7 @@ def resumed(place: Path, device: str) -> Figures:
 
 
 def distance(one: Ran, other: Ran) -> float:
-    """Return the largest difference between two runs' final weights."""
+    """Return the largest absolute difference between the final weights of the runs `one` and `other`."""
     from safetensors.torch import load_file
 
     mine, theirs = (load_file(done.model / "model.safetensors") for done in (one, other))
@@ -156,12 +162,12 @@ def distance(one: Ran, other: Ran) -> float:
 
 
 def overlapped(place: Path, device: str) -> Figures:
-    """Sample ahead in a thread, with graphs, while the policy is updated: as it does on the CPU."""
+    """Sample ahead in a thread, with graphs, while the policy is updated. The results must be as on the CPU."""
     return compared(place, device, {"one_step": {"overlap": "one_step", "steps": 4}})
 
 
 def eight_bits(place: Path, device: str) -> Figures:
-    """Train with 8-bit moments, and adapters on a base in 4 bits."""
+    """Train with 8-bit moments, and with adapters on a 4-bit base."""
     model = write_model(place / "model", hidden_size=256, intermediate_size=512)
     plain = run(model, place / "plain", device=device, dtype="bf16", learning_rate=1e-3, steps=3)
     small = run(model, place / "eight", device=device, dtype="bf16", learning_rate=1e-3, steps=3, optimizer="adamw_8bit")
@@ -174,7 +180,7 @@ def eight_bits(place: Path, device: str) -> Figures:
 
 
 def liger(place: Path, device: str) -> Figures:
-    """Train with Liger's kernels: they are in the model, and figures of the first step are as without them."""
+    """Train with Liger's kernels. They must be in the model, and the figures of the first step must be as without them."""
     from verigym.trainer.models.liger import use_liger
     from verigym.trainer.models.loading import load_model
 
@@ -196,13 +202,13 @@ def liger(place: Path, device: str) -> Figures:
 
 
 def liger_modules(model: torch.nn.Module) -> int:
-    """Return how many modules run a function of Liger's, which is bound to each of them."""
+    """Return how many modules of `model` have a function of Liger's bound to them."""
     functions = (getattr(module.forward, "__func__", module.forward) for module in model.modules())
     return sum(str(getattr(function, "__module__", "")).startswith("liger_kernel") for function in functions)
 
 
 def stages(place: Path, device: str) -> Figures:
-    """Train by SFT, a reward model and a process reward model: first updates as on the CPU."""
+    """Train by SFT, a reward model and a process reward model. The first updates must be as on the CPU."""
     from verigym.trainer.gpu_check.stages import first_updates
 
     found = first_updates(place, device)
@@ -212,7 +218,7 @@ def stages(place: Path, device: str) -> Figures:
 
 
 def sampling(place: Path, device: str) -> Figures:
-    """Sample with half a billion parameters in bf16, with graphs and without: 64 completions of 256 tokens."""
+    """Measure sampling with half a billion parameters in bf16, with and without graphs: 64 completions of 256 tokens."""
     from verigym.trainer.engines.native.engine import NativeEngine
     from verigym.trainer.models.codec import Codec
     from verigym.trainer.models.loading import load_model
@@ -232,7 +238,7 @@ def sampling(place: Path, device: str) -> Figures:
 
 
 def tokens_a_second(engine: Any, prompts: Sequence[Sequence[int]], device: torch.device) -> float:
-    """Return how many tokens are sampled a second, with 8 completions a prompt."""
+    """Return how many tokens `engine` samples per second, with 8 completions per prompt."""
     keys = [[("speed", p, g) for g in range(8)] for p in range(len(prompts))]
     made: list[list[list[Any]]] = []
 
@@ -244,7 +250,7 @@ def tokens_a_second(engine: Any, prompts: Sequence[Sequence[int]], device: torch
 
 
 def whole_steps(place: Path, device: str) -> Figures:
-    """Train half a billion parameters in bf16 for 4 steps, beside what `--dry-run` says before of memory."""
+    """Train half a billion parameters in bf16 for 4 steps, and compare the memory with the estimate of `--dry-run`."""
     from verigym.trainer.dry_run.estimate import estimate_run
     from verigym.trainer.loop import train
 
@@ -264,7 +270,10 @@ def whole_steps(place: Path, device: str) -> Figures:
 
 
 def several(place: Path, device: str) -> Figures:
-    """Train with two processes over NCCL, the weights sharded: texts and figures of the first step as in one process."""
+    """Train with two processes over NCCL and sharded weights.
+
+    The texts and figures of the first step must be those of a single process.
+    """
     model = write_model(place / "model")
     alone = run(model, place / "alone", device=device, cuda_graphs=False)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -279,7 +288,10 @@ def several(place: Path, device: str) -> Figures:
 
 
 def vllm(place: Path, device: str) -> Figures:
-    """Sample with vLLM in this process, asleep during updates: its log-probabilities stay the learner's after updates."""
+    """Sample with vLLM in this process, asleep during updates.
+
+    Its log-probabilities must stay equal to the learner's after updates.
+    """
     model = write_model(place / "model", hidden_size=256, intermediate_size=512)
     fields: dict[str, Any] = {"device": device, "learning_rate": 1e-3, "steps": 4, "max_new_tokens": 64}
     done = run(model, place / "run", engine="vllm", dtype="bf16", **KEEP_SAMPLED, **fields)

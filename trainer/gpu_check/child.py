@@ -14,7 +14,7 @@ from typing import Any
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say."""
+    """Run the job that `arguments` describe, and return the exit code."""
     if arguments[0] == "run":
         from verigym.trainer.gpu_check.runs import run
 

@@ -24,7 +24,7 @@ Outcome = Literal["holds", "broken", "not tested"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     claim: str
@@ -38,12 +38,12 @@ class Finding:
 
 
 def run_checks(names: Sequence[str], gpus: int, device: str = "cuda", limit_s: float = CHECK_S) -> Iterator[Finding]:
-    """Yield what each check finds, in this order.
+    """Yield the result of each check in `names`, in order.
 
     Args:
-        names: of `checks.CHECKS`.
-        gpus: that torch sees here.
-        device: where they run.
+        names: names in `checks.CHECKS`.
+        gpus: number of GPUs that torch sees on this machine.
+        device: device to run on.
         limit_s: most seconds of one check.
     """
     from verigym.trainer.gpu_check.checks import CHECKS
@@ -87,7 +87,7 @@ def _last_document(out: str) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the report says of the machine: names, memory and versions, nothing of its user.
+    """Return the report's description of the machine: device names, memory and versions, and nothing about its user.
 
     torch is asked in another process, so that this one keeps no memory on a GPU.
     """

@@ -21,7 +21,7 @@ another order."""
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished run."""
+    """The results of a finished run."""
 
     rows: tuple[Mapping[str, Any], ...]
     """Its metrics of training steps, by step."""
@@ -34,7 +34,7 @@ class Ran:
 
 
 def run(model: Path, output: Path, **more: Any) -> Ran:
-    """Train for a few steps in this process; see `task.settings`."""
+    """Train `model` for a few steps in this process and return the results; see `task.settings`."""
     from verigym.trainer.loop import train
 
     with overheard() as said:
@@ -48,7 +48,7 @@ def run(model: Path, output: Path, **more: Any) -> Ran:
 
 @contextmanager
 def overheard() -> Iterator[list[str]]:
-    """Collect what the trainer's log says inside the context."""
+    """Yield a list that collects the messages of the trainer's log within this context."""
     logger = logging.getLogger("verigym.trainer")
     said: list[str] = []
     handler = logging.Handler()
@@ -64,7 +64,7 @@ def overheard() -> Iterator[list[str]]:
 
 
 def differences(row: Mapping[str, Any], other: Mapping[str, Any], figures: Sequence[str] = FIGURES) -> dict[str, float]:
-    """Return by how many times `TOLERANCE` each figure of two steps differs; infinite where one of them lacks it."""
+    """Return the difference of each figure of two steps in units of `TOLERANCE`; infinite if one step lacks the figure."""
     found: dict[str, float] = {}
     for name in figures:
         if name in row or name in other:
@@ -75,6 +75,6 @@ def differences(row: Mapping[str, Any], other: Mapping[str, Any], figures: Seque
 
 
 def share_equal(texts: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> float:
-    """Return the share of completions that are the same in both runs."""
+    """Return the share of completions that are the same in `texts` and `others`, the completions of two runs."""
     pairs = [pair for mine, theirs in zip(texts, others, strict=True) for pair in zip(mine, theirs, strict=True)]
     return sum(one == two for one, two in pairs) / len(pairs)

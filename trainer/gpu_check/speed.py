@@ -25,7 +25,7 @@ HALF_BILLION = {
 
 
 def timed(work: Callable[[], Any], repeats: int, device: torch.device) -> float:
-    """Return the median seconds of work on the device, after a round that is not counted."""
+    """Return the median seconds of `repeats` calls of `work` on the device, after one call that is not counted."""
     seconds: list[float] = []
     for _ in range(repeats + 1):
         wait(device)
@@ -37,26 +37,29 @@ def timed(work: Callable[[], Any], repeats: int, device: torch.device) -> float:
 
 
 def wait(device: torch.device) -> None:
-    """Wait until the device has done all work."""
+    """Wait until `device` has finished all work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def copy_rate(device: torch.device, size: int = 2**30) -> float:
-    """Return bytes read and written a second by a copy of `size` bytes within the device."""
+    """Return the bytes read and written per second by a copy of `size` bytes within the device."""
     source = torch.randint(0, 255, (size,), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return 2 * size / timed(lambda: target.copy_(source), 10, device)
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype, size: int = 8192) -> float:
-    """Return floating-point operations a second of a product of two square matrices."""
+    """Return the floating-point operations per second of a product of two square matrices with `size` rows."""
     one, two = (torch.randn(size, size, device=device, dtype=torch.float32).to(dtype) for _ in range(2))
     return 2 * size**3 / timed(lambda: one @ two, 10, device)
 
 
 def half_billion(place: Path, device: str, sizes: dict[str, int] = HALF_BILLION, **more: Any) -> TrainConfig:
-    """Write the model, and return the settings of a run with it: 8 prompts of 8 completions of at most 256 tokens, in bf16."""
+    """Write a model of half a billion parameters to `place`, and return the settings of a bf16 run with it.
+
+    A step has 8 prompts of 8 completions of at most 256 tokens.
+    """
     model = place / "model"
     if not model.is_dir():
         write_model(model, **sizes)

@@ -28,7 +28,10 @@ QUICK: Mapping[str, Any] = {
 
 
 def first_updates(place: Path, device: str) -> dict[str, dict[str, float]]:
-    """Train each stage on both devices, and return how far its first update is off, in units of `runs.TOLERANCE`."""
+    """Train each stage on the CPU and on `device`, and return how much its first updates differ.
+
+    The unit of the differences is `runs.TOLERANCE`.
+    """
     model = write_model(place / "model")
     examples = _lines(
         place / "examples.jsonl", [{"prompt": f"train {n} plus", "completion": f" {n} is {n}"} for n in range(64)]

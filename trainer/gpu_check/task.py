@@ -13,27 +13,27 @@ RIGHT_FROM = 0.9
 
 
 class Nothing(Reference):
-    """No fields: the reward looks at the text alone."""
+    """A reference without fields, because the reward depends on the text alone."""
 
 
 class DigitShare(BaseEnvironment[Nothing, Options]):
-    """The reward is the share of the completion's characters that are digits."""
+    """An environment whose reward is the share of the completion's characters that are digits."""
 
     name = "digit-share"
     version = "1"
     reference_type = Nothing
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Return prompt number `index`, which asks for nothing that a model from nothing could read."""
+        """Return prompt number `index`. It gives no instruction, because an untrained model could not follow one."""
         return self.prompt(f"{split} {seed} {index}")
 
     def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
-        """Count the digits."""
+        """Score `completion` by the share of its characters that are digits."""
         share = sum(map(str.isdecimal, completion.text)) / max(1, len(completion.text))
         return Score.correct() if share >= RIGHT_FROM else Score.partial(share)
 
     def gold(self, prompt: Prompt) -> str:
-        """Return a right completion."""
+        """Return a correct completion of `prompt`."""
         return "0"
 
 
@@ -50,7 +50,7 @@ def write_model(
     vocabulary_size: int | None = None,
     max_positions: int = 256,
 ) -> Path:
-    """Write a randomly initialised model with its tokenizer to a folder, and return the folder."""
+    """Write a randomly initialised model with its tokenizer to `folder`, and return `folder`."""
     from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 
     tokenizer = scratch_tokenizer([f"train {n} plus {n * 7} is {n * 8}" for n in range(300)], 320)
@@ -69,7 +69,7 @@ def write_model(
 
 
 def settings(model: Path, output: Path, **more: Any) -> dict[str, Any]:
-    """Return the settings of a short run."""
+    """Return the settings of a short run of `model` that writes to `output`, with `more` replacing single settings."""
     fields: dict[str, Any] = {
         "model": str(model),
         "output": str(output),

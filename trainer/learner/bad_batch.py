@@ -29,9 +29,9 @@ def save_bad_batch(
     Args:
         folder: made if absent.
         step: counted from 1.
-        rows: of the update.
-        metrics: of the update; values that are not finite are written as text, such as "nan".
-        decode: from tokens to text.
+        rows: rows of the update.
+        metrics: metrics of the update; values that are not finite are written as text, such as "nan".
+        decode: turns tokens into text.
 
     Returns:
         The JSON file; None if `KEPT` batches exist already.
@@ -82,5 +82,5 @@ def _readable(row: TrainingRow, decode: Callable[[Sequence[int]], str]) -> dict[
 
 
 def _plain(value: float) -> float | str:
-    """Return a value that JSON can hold: a finite number, or the text of another."""
+    """Return `value` if it is finite, else its text, because JSON cannot hold it as a number."""
     return value if math.isfinite(value) else str(value)

@@ -44,13 +44,16 @@ CRITIC = "critic"
 
 
 class ValueModel(torch.nn.Module):
-    """A language model's decoder with a value head. `trainer.logprobs` runs it as it runs a policy.
+    """A language model's decoder with a value head. `trainer.logprobs` runs it like a policy.
 
-    In place of a token's log-probability it gives the value of the state before the token.
+    Where a policy gives a token's log-probability, this model gives the value of the state before the token.
     """
 
     def __init__(self, base_model: Any, seed: int) -> None:
-        """Put a value head on a decoder. Its weights depend only on the seed and are small, so that values start near 0."""
+        """Put a value head on the decoder `base_model`.
+
+        The head's weights depend only on `seed` and are small, so that values start near 0.
+        """
         super().__init__()
         self.base_model = base_model
         self.config = base_model.config
@@ -64,27 +67,27 @@ class ValueModel(torch.nn.Module):
         self.value_head.to("cpu" if place.type == "meta" else place, base_model.dtype)
 
     def forward(self, input_ids: torch.Tensor, **how: Any) -> CausalLMOutput:
-        """Return the values as if they were logits; FSDP makes its own passes so, updates do not."""
+        """Return the values in the place of logits. FSDP's own passes call this; updates do not."""
         return CausalLMOutput(logits=self.value_head(self.base_model(input_ids=input_ids, **how).last_hidden_state))
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Return the device of the weights."""
         device: torch.device = self.base_model.device
         return device
 
 
 class Critic:
-    """A value model with its optimizer: computes advantages of tokens, and learns from their returns."""
+    """A value model with its optimizer. It computes the advantages of tokens, and learns from their returns."""
 
     def __init__(self, config: TrainConfig, device: torch.device, start: Path | None = None, world: World = SOLO) -> None:
         """Load the initial policy's decoder, or a checkpoint.
 
         Args:
             config: the run.
-            device: of the policy.
+            device: device of the policy.
             start: the checkpoint's folder; None for a new run.
-            world: the processes that train it together, over which it is sharded.
+            world: the processes that train the critic together, over which it is sharded.
 
         Raises:
             UsageError: the initial model does not exist.
@@ -118,7 +121,7 @@ class Critic:
         restore_optimizer(saved["optimizer"], self.model, self.optimizer)
 
     def save(self, folder: Path) -> None:
-        """Write model and optimizer to `critic.pt`; with several processes, each its rows, below `critic`."""
+        """Write model and optimizer to `critic.pt` in `folder`; with several processes, each writes its rows below `critic`."""
         if self.sharded.in_rows:
             (folder / CRITIC).mkdir(exist_ok=True)
             save_shards(folder / CRITIC, self.model, self.optimizer, self.world)
@@ -130,12 +133,12 @@ class Critic:
     ) -> tuple[list[list[TrainingRow]], dict[str, float]]:
         """Return the rows with an advantage, a value and a return for each token, and metrics of the values.
 
-        A row's `advantage` holds its reward at this point, which is given to the last token that the policy sampled. Rows that
-        are not trained on get 0 and are in no mean. If several rows are trained on, `reward_spread` is the largest reward
+        On input, a row's `advantage` is its reward, which is given to the last token that the policy sampled. Rows that are not
+        trained on get 0 and are left out of the means. If several rows are trained on, `reward_spread` is the largest reward
         minus the smallest.
 
         Args:
-            rows_by_group: of a whole step.
+            rows_by_group: the rows of a whole step.
             penalties_BT: subtracted from the tokens' rewards, such as a KL; rows as in `rows_by_group`.
             **forward: see `ForwardOptions`.
         """
@@ -167,11 +170,11 @@ class Critic:
         return [list(islice(credited, len(group))) for group in rows_by_group], metrics
 
     def update(self, step: int, rows: Sequence[TrainingRow], **forward: Any) -> dict[str, float]:
-        """Take one optimizer step towards the rows' returns and return its metrics; none where no row is trained on.
+        """Take one optimizer step towards the rows' returns and return its metrics; no metrics if no row is trained on.
 
         Args:
             step: counted from 0, for the schedule.
-            rows: from `credit`, of one update.
+            rows: the rows of one update, from `credit`.
             **forward: see `ForwardOptions`.
         """
         config = self.config
@@ -200,7 +203,7 @@ def accumulate_values(
 
     Args:
         model: a `ValueModel`.
-        rows: with `values` and `returns`.
+        rows: rows with `values` and `returns`.
         value_clip: see `gae.value_loss`.
         how: see `ForwardOptions`; its temperature has no effect.
         world: the processes, each of which runs its share of the rows.
@@ -228,7 +231,7 @@ def _cut(row: TrainingRow, values: Sequence[float]) -> tuple[float, ...]:
 
 
 def _explained(values_N: torch.Tensor, returns_N: torch.Tensor) -> dict[str, float]:
-    """Return the share of the returns' variance that the values explain; nothing where all returns are equal."""
+    """Return the share of the returns' variance that the values explain, as a metric; no metric if all returns are equal."""
     variance = float(returns_N.var(correction=0))
     if variance < 1e-12:  # rounding
         return {}

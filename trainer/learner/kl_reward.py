@@ -22,13 +22,14 @@ def kl_penalties(
     coef: float,
     **forward: Any,
 ) -> tuple[torch.Tensor, dict[str, float]]:
-    """Return (penalties_BT, metrics): `coef` times each token's KL, to subtract from the reward; a completion loses their sum.
+    """Return (penalties_BT, metrics), where the penalties are `coef` times each token's KL to the reference.
 
-    The policy's log-probabilities are those at sampling, so only the reference needs a forward pass.
+    The caller subtracts them from the rewards: by token, or their sum from the reward of a completion. The policy's
+    log-probabilities are those at sampling, so only the reference needs a forward pass.
 
     Args:
         reference: a frozen model.
-        groups: completions, the same number in each.
+        groups: completions, the same number in each group.
         estimator: a function of `kl.KL_ESTIMATORS`; only its value matters here, not its gradient.
         coef: in reward per nat.
         **forward: as for `update.policy_logprobs`.

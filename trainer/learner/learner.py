@@ -62,7 +62,7 @@ COUNTS = ("trained_rows", "rows_with_advantage", "rows_with_gradient")
 
 
 class Learner:
-    """The policy and its optimizer, objective and critic."""
+    """The policy with its optimizer, objective and critic."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class Learner:
         world: World = SOLO,
         environments: Mapping[str, Environment] | None = None,
     ) -> None:
-        """Load the policy.
+        """Load the policy and make its optimizer, objective and critic.
 
         Args:
             config: the run.
-            start: the checkpoint to resume from; the config's model if None.
-            world: the processes that train it together.
-            environments: by the label of their source; step_rewards needs their parts.
+            start: the checkpoint to resume from; None for the config's model.
+            world: the processes that train the policy together.
+            environments: by the label of their source; step_rewards needs their components.
 
         Raises:
             UsageError: the model, its size or the objective does not fit the config.
@@ -118,11 +118,11 @@ class Learner:
         return ShardedPolicy(model, world, self.device), tokenizer
 
     def sampling(self) -> AbstractContextManager[None]:
-        """Return a context in which each process may sample as much as it has to; all processes enter it."""
+        """Return a context in which each process may sample any number of completions; all processes must enter it."""
         return gathered(self.model)
 
     def _reference(self) -> Any:
-        """Load the KL's reference, the initial model."""
+        """Load and return the KL's reference, the initial model."""
         if self.full:
             reference, _ = load_sharded(self.config.model, self.world, self.device, trained=False)
         else:
@@ -151,7 +151,7 @@ class Learner:
         return build_objective(config, reference, **limits)
 
     def _renew_reference(self, step: int) -> dict[str, float]:
-        """Copy the policy into the KL's reference if that is due at this step, counted from 0; return the metric of it."""
+        """Copy the policy into the KL's reference if that is due at `step`, counted from 0; return a metric of it."""
         every, reference = self.config.reference_every, self.objective.reference
         if not every:
             return {}
@@ -166,7 +166,7 @@ class Learner:
         return {"reference_step": float(step - step % every)}
 
     def update(self, step: int, groups: Sequence[Group]) -> tuple[dict[str, float], list[list[TrainingRow]]]:
-        """Train on a step's groups; return the metrics, and each group's rows as before the first update.
+        """Train on a step's groups. Return the metrics, and each group's rows as they were before the first update.
 
         Args:
             step: counted from 0.
@@ -228,10 +228,10 @@ class Learner:
         return {"learning_rate": rate, **renewed, **metrics}, initial
 
     def save(self, folder: Path) -> None:
-        """Write the policy, its tokenizer and the optimizer's state.
+        """Write the policy, its tokenizer and the optimizer's state to `folder`.
 
         With several processes, each writes its rows of weights and state; tokenizer and settings are those of the run's model.
-        Adapters, which all processes hold alike, are written by the first.
+        Adapters, which all processes hold alike, are written by the first process.
         """
         self._save_reference(folder)
         if self.critic:
@@ -255,7 +255,7 @@ class Learner:
             save_weights(folder / REFERENCE, reference, self.world)
 
     def export(self, folder: Path) -> Path:
-        """Write the policy and its tokenizer as a folder that transformers loads."""
+        """Write the policy and its tokenizer to `folder` so that transformers can load them, and return the folder."""
         self.sharded.export(folder)
         if self.world.main:
             self.codec.tokenizer.save_pretrained(folder)

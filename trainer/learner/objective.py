@@ -33,8 +33,8 @@ def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:
     """Return the loss that the settings name, with its options bound.
 
     Raises:
-        UsageError: the loss or an option is unknown, an option's value is refused, or a loss of whole completions comes with an
-            aggregation over tokens.
+        UsageError: the loss or an option is unknown, an option's value is refused, or a loss of whole completions is combined
+            with an aggregation over tokens.
     """
     given = {name: getattr(config, name) for name in SHARED_OPTIONS if getattr(config, name) is not None}
     loss = bind("loss", config.loss, {name: loss.function for name, loss in LOSSES.items()}, {**given, **config.loss_options})
@@ -52,7 +52,7 @@ def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:
 
 
 def choose_correction(config: UpdateFields) -> Correction | None:
-    """Return the correction that the settings name, with its bounds bound; None where they name none.
+    """Return the correction that the settings name, with its bounds bound; None if they name none.
 
     Raises:
         UsageError: the correction or a bound is unknown, or a bound's value is refused.
@@ -97,13 +97,13 @@ def _opsm(
 
 
 def build_objective(config: UpdateFields, reference: Any, *, max_new_tokens: int, temperature: float) -> Objective:
-    """Return the objective of the settings.
+    """Return the objective that the settings describe.
 
     Args:
         config: the settings.
-        reference: a frozen model; None where kl_coef is 0.
+        reference: a frozen model; None if kl_coef is 0.
         max_new_tokens: most tokens of a completion.
-        temperature: of the sampler.
+        temperature: temperature of the sampler.
 
     Raises:
         UsageError: a loss, a correction or an option is unknown or refused.

@@ -17,12 +17,12 @@ logger = logging.getLogger("verigym.trainer")
 def build_optimizer(parameters: Iterable[torch.nn.Parameter], config: OptimizerSettings) -> torch.optim.Optimizer:
     """Return AdamW over the trainable parameters, with moments in fp32 or in 8 bits.
 
-    In 8 bits (arXiv 2110.02861) each number of a moment is one byte, an index into a table of 256 values, with one fp32 scale a
-    block of 256; tensors of fewer than 4,096 numbers keep fp32 moments. The state saves and loads exactly.
+    In 8 bits (arXiv 2110.02861) each number of a moment is one byte, an index into a table of 256 values, with one fp32 scale
+    per block of 256. Tensors of fewer than 4,096 numbers keep fp32 moments. The state saves and loads exactly.
 
     Args:
-        parameters: of the policy; frozen ones are ignored.
-        config: a run's or a stage's settings.
+        parameters: the policy's parameters; frozen ones are ignored.
+        config: settings of a run or a stage.
 
     Raises:
         UsageError: bitsandbytes is needed and not installed.
@@ -53,7 +53,10 @@ def _lay_out_gradients(optimizer: torch.optim.Optimizer, *_: Any) -> None:
 
 
 def learning_rate(step: int, *, peak: float, warmup: int, total: int, schedule: str) -> float:
-    """Return the learning rate of a step counted from 0: linear rise over `warmup` steps, then constant, linear or cosine."""
+    """Return the learning rate of `step`, counted from 0: it rises linearly over `warmup` steps to `peak`.
+
+    After that, `schedule` keeps it constant or lets it fall, linearly or as a cosine, until step `total`.
+    """
     if step < warmup:
         return peak * (step + 1) / warmup
     return peak * SCHEDULES[schedule]((step - warmup) / max(1, total - warmup))
@@ -68,13 +71,13 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give all parameter groups this learning rate."""
+    """Set the learning rate of all parameter groups to `rate`."""
     for parameters in optimizer.param_groups:
         parameters["lr"] = rate
 
 
 def clipped_step(optimizer: torch.optim.Optimizer, rate: float, max_norm: float, step: int, model: str = "") -> float:
-    """Clip the gradients, update the weights at this learning rate if the gradient is finite, and return its norm.
+    """Clip the gradients, update the weights if the gradient is finite, and return the gradient's norm before clipping.
 
     Args:
         optimizer: holds the parameters with their gradients.
@@ -91,13 +94,13 @@ def clipped_step(optimizer: torch.optim.Optimizer, rate: float, max_norm: float,
 
 
 def step_if_finite(optimizer: torch.optim.Optimizer, norm: torch.Tensor, step: int, model: str = "") -> None:
-    """Update the weights, or leave the update out with a warning where the gradient has no finite norm.
+    """Update the weights. If the gradient's norm is not finite, skip the update with a warning.
 
     Args:
         optimizer: holds the parameters with their clipped gradients.
-        norm: of the gradient before it was clipped, a scalar.
+        norm: norm of the gradient before it was clipped, a scalar.
         step: counted from 0.
-        model: whose gradient it is, for the warning; the policy's when empty.
+        model: name of the model for the warning; empty for the policy.
     """
     if torch.isfinite(norm):
         optimizer.step()

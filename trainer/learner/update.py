@@ -30,7 +30,7 @@ Correction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, t
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss with its terms. `reference` is a frozen model, or the policy with other adapters (`lora.opened`), for the KL."""
+    """The loss with its terms. For the KL, `reference` is a frozen model, or the policy with other adapters (`lora.opened`)."""
 
     loss: Callable[..., LossAndMetrics]
     aggregation: str
@@ -43,7 +43,7 @@ class Objective:
     entropy_coef: float = 0.0
 
     def learns_from(self, row: TrainingRow) -> bool:
-        """Return whether a row can have a gradient other than 0."""
+        """Return True if `row` can have a gradient other than 0."""
         always = self.kl_coef > 0 or self.entropy_coef > 0
         return any(on and (always or advantage) for on, advantage in zip(row.trained_mask, row.advantages, strict=True))
 
@@ -60,7 +60,7 @@ def accumulate(
     chunk: int | None = None,
     world: World = SOLO,
 ) -> dict[str, float]:
-    """Add the batch's gradient to the model's parameters and return its metrics.
+    """Add the gradient of a batch to the model's parameters and return the batch's metrics.
 
     A row whose gradient is exactly zero (advantage 0, no KL and no entropy bonus) skips the forward pass but counts in the
     loss's denominator; metrics other than the loss are means over the tokens of the remaining rows. A batch with nothing to
@@ -110,7 +110,7 @@ def accumulate(
 
 @dataclass(frozen=True)
 class _MicroBatch:
-    """Some rows with their token weights in the whole batch, which are as wide (L) as its longest completion."""
+    """Some rows with their token weights in the whole batch. The weights are as wide (L) as its longest completion."""
 
     objective: Objective
     rows: Sequence[TrainingRow]
@@ -124,12 +124,15 @@ class _MicroBatch:
 
     @property
     def predictable(self) -> bool:
-        """Whether the loss's gradient at the log-probabilities is known before them: the ratio is 1, the rest is constant."""
+        """Return True if the loss's gradient at the log-probabilities is known before they are computed.
+
+        This holds if the ratio is 1 and the other factors are constant.
+        """
         first_update = all(row.old_logprobs is None for row in self.rows)
         return first_update and self.reference is None and self.objective.correction is None
 
     def expected(self, zeros_BT: torch.Tensor, mask_BT: torch.Tensor) -> ExpectedGradient:
-        """Return the gradient of a first update for the real tokens; see `ExpectedGradient`."""
+        """Return the gradient that the first update on a batch has at the real tokens; see `ExpectedGradient`."""
         weights_BT = self._cut(self.weights_BL, zeros_BT)
         with torch.enable_grad():
             logp_BT = zeros_BT.clone().requires_grad_()
@@ -139,7 +142,7 @@ class _MicroBatch:
         return ExpectedGradient(gradient_BT[mask_BT], -self.objective.entropy_coef * weights_BT[mask_BT])
 
     def values(self, scored: CompletionLogprobs) -> dict[str, torch.Tensor]:
-        """Return the micro-batch's share of the loss, attached to the graph, and of the metrics, by name."""
+        """Return, by name, the micro-batch's share of the loss, attached to the graph, and of the metrics."""
         objective, logp_BT, mask_BT = self.objective, scored.logp_BT, self._trained(scored.mask_BT)
         weights_BT, means_BT = self._cut(self.weights_BL, logp_BT), self._cut(self.means_BL, logp_BT)
         old_BT = logp_BT.detach()
@@ -180,7 +183,7 @@ class _MicroBatch:
 
 
 def padded(values: Sequence[Sequence[float]], like: torch.Tensor) -> torch.Tensor:
-    """Return the rows as one tensor with the shape, dtype and device of `like`, padded with 0 (or False)."""
+    """Return `values` as one tensor with the shape, dtype and device of `like`, each row padded with 0 (or False)."""
     rows = [[*row, *[0] * (like.shape[1] - len(row))] for row in values]
     return torch.tensor(rows, device=like.device, dtype=like.dtype)
 
@@ -197,7 +200,7 @@ def policy_logprobs(
     chunk: int | None = None,
     world: World = SOLO,
 ) -> list[tuple[float, ...]]:
-    """Return each row's log-probabilities under the model, without gradient. For the keyword arguments see `ForwardOptions`."""
+    """Return each row's log-probabilities under `model`, without gradient. For the keyword arguments see `ForwardOptions`."""
     how = ForwardOptions(pad_id, temperature, dtype, token_budget, shared_prefix, chunk)
     local = share_rows([row.prompt_ids for row in rows], [row.token_ids for row in rows], range(len(rows)), world)
     logprobs = _logprobs(model, rows, local, how)
@@ -221,7 +224,8 @@ def with_old_logprobs(
 ) -> list[list[TrainingRow]]:
     """Return the rows with the model's current log-probabilities as the old ones, before several updates on one batch.
 
-    Rows that have old ones keep them, and rows without a gradient need none. For the keyword arguments see `accumulate`.
+    Rows that already have old log-probabilities keep them, and rows without a gradient need none. For the keyword arguments
+    see `accumulate`.
     """
     pending = [row for rows in rows_by_group for row in rows if row.old_logprobs is None and objective.learns_from(row)]
     logprobs = policy_logprobs(model, pending, temperature=objective.temperature, **forward)

@@ -35,7 +35,7 @@ def token_entropy(logp_V: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Head:
-    """Output layer of a model: logits are `cap tanh(scale (W h + b) / cap)` of the last hidden state h."""
+    """The output layer of a model: logits are `cap tanh(scale (W h + b) / cap)` of the last hidden state h."""
 
     weight_VH: torch.Tensor
     bias_V: torch.Tensor | None
@@ -45,14 +45,14 @@ class Head:
 
 @dataclass(frozen=True)
 class ExpectedGradient:
-    """Expected incoming gradient at the log-probabilities and at the entropies."""
+    """The gradient that is expected to arrive at the log-probabilities and at the entropies in the backward pass."""
 
     logp_N: torch.Tensor
     entropy_N: torch.Tensor
 
 
 def find_head(model: Any) -> Head | None:
-    """Return the head of a transformers causal language model; None where it is not one matrix with a known rescaling.
+    """Return the head of a transformers causal language model; None if it is not a single matrix with a known rescaling.
 
     Models have no common interface for this, so the result must be checked against the model; see `forward.usable_head`.
     """
@@ -65,7 +65,7 @@ def find_head(model: Any) -> Head | None:
 
 
 def chunk_tokens(vocabulary: int, device: str, number_bytes: int = 4) -> int:
-    """Return how many tokens fit into a chunk on this type of device."""
+    """Return how many tokens fit into a chunk on `device`, with `vocabulary` logits of `number_bytes` bytes each."""
     return max(16, CHUNK_BYTES.get(device, CHUNK_BYTES["cuda"]) // (max(4, number_bytes) * vocabulary))
 
 
@@ -86,12 +86,12 @@ def token_logprobs(
         hidden_NH: the model's last hidden states, each at the position before its token.
         head: see `find_head`.
         tokens_N: the tokens.
-        temperature: of the sampler; 0 counts as 1.
-        chunk: tokens whose logits are in memory at the same time; `chunk_tokens` where None.
-        dtype: of the product with the output matrix; the matrix's own where None. Sums over the vocabulary are in float32 or
-            wider.
-        entropy: whether to compute entropies; they are 0 otherwise.
-        expected: expected incoming gradient. A wrong one costs time and changes no result.
+        temperature: temperature of the sampler; 0 counts as 1.
+        chunk: number of tokens whose logits are in memory at the same time; None for `chunk_tokens`.
+        dtype: dtype of the product with the output matrix; None for the matrix's own. Sums over the vocabulary are in float32
+            or wider.
+        entropy: if False, entropies are not computed and are 0.
+        expected: expected incoming gradient. A wrong one costs time and does not change the result.
 
     Raises:
         ValueError: the shapes do not fit.
@@ -110,7 +110,7 @@ def token_logprobs(
 
 @dataclass(frozen=True)
 class _ChunkMath:
-    """Computations on one chunk. Holds no tensors, so that autograd sees all of them as arguments."""
+    """Computations on one chunk. It holds no tensors, so that autograd sees all of them as arguments."""
 
     dtype: torch.dtype
     scale: float
@@ -121,7 +121,7 @@ class _ChunkMath:
     def log_softmax(
         self, hidden_CH: torch.Tensor, weight_VH: torch.Tensor, bias_V: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return (logsoft_CV, slope_CV): the log-softmax, and the derivative of the cap's tanh, None without a cap."""
+        """Return (logsoft_CV, slope_CV): the log-softmax, and the derivative of the cap's tanh (None without a cap)."""
         logits_CV = torch.nn.functional.linear(hidden_CH, weight_VH, bias_V)
         logits_CV = logits_CV.to(torch.promote_types(self.dtype, torch.float32))
         slope_CV = None
@@ -140,7 +140,7 @@ class _ChunkMath:
     def gradient(
         self, logsoft_CV: torch.Tensor, slope_CV: torch.Tensor | None, tokens_C: torch.Tensor, incoming: ExpectedGradient
     ) -> torch.Tensor:
-        """Return the gradient at the product with the output matrix; overwrites `logsoft_CV`."""
+        """Return the loss's gradient with respect to the product with the output matrix. `logsoft_CV` is overwritten."""
         if self.entropy:
             # The clamp: a probability of 0 has an infinite logarithm, and their product is 0.
             deviation_CV = logsoft_CV.clamp(min=-1e4) + self.entropies(logsoft_CV)[:, None]
@@ -157,7 +157,7 @@ class _ChunkMath:
 
 
 class _GradientSums:
-    """Gradients, accumulated chunk by chunk; None for inputs that need none."""
+    """Gradients, summed chunk by chunk; None for inputs that need no gradient."""
 
     def __init__(self, hidden_NH: torch.Tensor, weight_VH: torch.Tensor, bias_V: torch.Tensor | None, needed: Any) -> None:
         self.hidden_NH = torch.zeros_like(hidden_NH) if needed[0] else None

@@ -49,7 +49,7 @@ class ForwardOptions:
 
 @dataclass(frozen=True)
 class CompletionLogprobs:
-    """Per-token log-probabilities and entropies. Padding is 0, and False in the mask."""
+    """Log-probabilities and entropies of each token. They are 0 at padding, where the mask is False."""
 
     logp_BT: torch.Tensor
     """Log-probability of each token at the sampler's temperature, in nats."""
@@ -63,15 +63,16 @@ ExpectGradient = Callable[[torch.Tensor, torch.Tensor], ExpectedGradient]
 
 
 def autocast(device: torch.device, dtype: str) -> AbstractContextManager[Any]:
-    """Return the autocast context of the forward pass: to bfloat16 for `bf16`, none for `fp32`."""
+    """Return the autocast context of the forward pass: bfloat16 for `bf16`, no autocast for `fp32`."""
     return torch.autocast(device.type, dtype=torch.bfloat16) if dtype == "bf16" else nullcontext()
 
 
 def micro_batches(lengths: Sequence[int], token_budget: int, device: str = "cpu") -> Iterator[list[int]]:
-    """Yield micro-batches as row numbers, longest rows first; rows times the longest row is at most the budget.
+    """Yield micro-batches as lists of row numbers, longest rows first.
 
-    The cuts minimise the number of tokens, padding included, plus `PASS_TOKENS` per micro-batch. A row longer than the budget
-    gets a micro-batch of its own. Rows of zero length are left out.
+    The number of rows times the longest length is at most `token_budget`. The cuts minimise the number of tokens, padding
+    included, plus `PASS_TOKENS` per micro-batch. A row longer than the budget gets a micro-batch of its own. Rows of zero
+    length are left out.
     """
     order = sorted((row for row, length in enumerate(lengths) if length > 0), key=lambda row: (-lengths[row], row))
     # cost[i]: tokens of the rows from the i-th on; cuts[i]: end of the micro-batch that begins at the i-th row.
@@ -109,7 +110,7 @@ def row_logprobs(
     how: ForwardOptions,
     expect: ExpectGradient | None = None,
 ) -> CompletionLogprobs:
-    """Return the log-probabilities of completions, every row with its own prompt.
+    """Return the log-probabilities of completions. Each row runs its own prompt.
 
     Rows are padded on the right, where the causal mask hides the padding. Logits are computed for real completion tokens
     only.
@@ -147,7 +148,7 @@ def logprobs_from_hidden(
     """Return the log-probabilities of B completions from the hidden states before their N tokens.
 
     Args:
-        hidden_NH: hidden states, row by row; logits where `head` is None.
+        hidden_NH: hidden states, row by row; logits if `head` is None.
         head: from `usable_head`. With a critic's head, a linear layer with one output, `logp_BT` of the result holds values.
         completions: B token sequences, N tokens in all.
         how: options of the forward pass.
@@ -182,7 +183,7 @@ def logprobs_from_hidden(
 
 
 def decoder(model: Any) -> Any:
-    """Return a causal language model without its head, adapters included: tokens to hidden states."""
+    """Return the decoder of `model`, a causal language model: its layers without the head, with adapters if it has any."""
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
     return whole.base_model
 
@@ -191,9 +192,9 @@ _usable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def usable_head(model: Any) -> Head | torch.nn.Linear | None:
-    """Return the head if it reproduces the model's logits from hidden states, else None; of a critic its value head.
+    """Return the head if it reproduces the logits of `model` from hidden states, else None.
 
-    Checked once per model, on a few tokens.
+    For a critic, return its value head. The check runs once per model, on a few tokens.
     """
     value_head: torch.nn.Linear | None = getattr(model, "value_head", None)
     if value_head is not None:
@@ -217,7 +218,7 @@ def usable_head(model: Any) -> Head | torch.nn.Linear | None:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Put the model into evaluation mode, without dropout, inside the context."""
+    """Put `model` into evaluation mode, without dropout, within this context."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -229,7 +230,7 @@ def evaluating(model: Any) -> Iterator[None]:
 
 @contextmanager
 def checkpointing(model: Any, on: bool) -> Iterator[None]:
-    """Use gradient checkpointing inside the context, if `on`: store only each layer's input, and recompute the layer.
+    """If `on`, use gradient checkpointing within this context: store only each layer's input, and recompute the layer.
 
     Dropout stays as it is, because only the checkpointed layers themselves are put into training mode.
 

@@ -47,7 +47,7 @@ micro-batches of several prompts, and the backward pass, hold a copy twice for a
 
 
 class SharedPrefix:
-    """Prompts whose forward pass is done, on which completions continue."""
+    """Prompts whose forward pass has run; the forward passes of completions continue from their keys and values."""
 
     def __init__(self, model: Any, prompts: Sequence[Sequence[int]], how: ForwardOptions) -> None:
         self.model, self.how, self.prompts = model, how, prompts
@@ -101,14 +101,14 @@ class SharedPrefix:
         return logprobs_from_hidden(hidden_NH, usable_head(self.model), completions, self.how, expect)
 
     def _rows(self, leaf: torch.Tensor, like: torch.Tensor, counts: Sequence[tuple[int, int]]) -> torch.Tensor:
-        """Repeat each prompt's part of the leaf for its rows; the backward pass sums them in a fixed order."""
+        """Repeat each prompt's section of `leaf` for its rows; the backward pass sums the copies in a fixed order."""
         longest = max(len(self.prompts[p]) for p, _ in counts)
         leaf = leaf if leaf.ndim == 2 else leaf[:, :, :longest]
         parts = [leaf[p : p + 1].expand(count, *leaf.shape[1:]) for p, count in counts]
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).to(like.dtype)
 
     def backward(self) -> None:
-        """Propagate the gradients in the leaves through the prompts; call once, after all completions."""
+        """Propagate the gradients in the leaves through the prompts. Call this once, after all completions."""
         pairs = [(tensor, leaf.grad) for tensor, leaf in zip(self._graph, self._leaves, strict=True) if leaf.grad is not None]
         if pairs:
             torch.autograd.backward([tensor for tensor, _ in pairs], [grad.to(tensor.dtype) for tensor, grad in pairs])
@@ -142,12 +142,12 @@ def micro_batch_passes(
 ) -> Iterator[tuple[list[int], Pass]]:
     """Yield micro-batches as (row numbers, a function that runs their forward pass).
 
-    The caller must run each one, and its backward pass if any, before it takes the next.
+    The caller must run each function, and its backward pass if any, before it takes the next.
 
     Args:
         model: a transformers causal language model.
-        prompts: one per row.
-        completions: one per row.
+        prompts: one prompt per row.
+        completions: one completion per row.
         numbers: rows to run; rows without completion tokens are skipped.
         how: options of the forward pass.
     """
@@ -179,7 +179,7 @@ def micro_batch_passes(
 
 
 def copy_charge(prompt_tokens: int) -> int:
-    """Return the tokens of the budget that a row's copy of its prompt's keys and values counts as."""
+    """Return how many tokens of the token budget a row's copy of its prompt's keys and values counts as."""
     return -(-prompt_tokens // COPY_SHARE)
 
 
@@ -187,9 +187,9 @@ _shareable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def shareable(model: Any) -> bool:
-    """Return whether the model gives the same log-probabilities with a shared prompt; checked once per model, on a few tokens.
+    """Return True if `model` gives the same log-probabilities with a shared prompt; checked once per model, on a few tokens.
 
-    False for sliding windows, recurrent layers, and attention that does not take our mask.
+    The result is False for sliding windows, recurrent layers, and attention that does not take our mask.
     """
     if model not in _shareable:
         reason = _obstacle(model)

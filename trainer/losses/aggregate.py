@@ -28,15 +28,16 @@ def _rows(mask_BT: torch.Tensor) -> torch.Tensor:
 
 
 def sequence_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
-    """Mean over sequences of the mean over tokens: `1 / (rows * tokens of the row)` (GRPO, arXiv 2402.03300).
+    """Weigh tokens for the mean over sequences of the mean over tokens: `1 / (rows * tokens of the row)`.
 
-    A token of a long completion weighs less than one of a short completion. See `token_weights` for the arguments.
+    This is GRPO's (arXiv 2402.03300). A token of a long completion weighs less than a token of a short one. See `token_weights`
+    for the arguments.
     """
     return 1.0 / (_rows(mask_BT) * _tokens_B1(mask_BT).clamp(min=1)).double()
 
 
 def token_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
-    """Mean over all trained tokens of the batch: `1 / N` (DAPO, arXiv 2503.14476).
+    """Weigh tokens for the mean over all N trained tokens of the batch: `1 / N` (DAPO, arXiv 2503.14476).
 
     See `token_weights` for the arguments.
     """
@@ -44,12 +45,12 @@ def token_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Te
 
 
 def fixed_length(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
-    """Sum over tokens, divided by a constant length: `1 / (rows * max_tokens)` (Dr. GRPO, arXiv 2503.20783).
+    """Weigh tokens for the sum divided by a constant length: `1 / (rows * max_tokens)` (Dr. GRPO, arXiv 2503.20783).
 
     See `token_weights` for the arguments.
 
     Raises:
-        ValueError: `max_tokens` is missing, below 1, or less than a row has trained tokens.
+        ValueError: `max_tokens` is missing, below 1, or less than the number of trained tokens of a row.
     """
     if max_tokens is None or max_tokens < 1:
         raise ValueError(f"max_tokens: fixed_length needs the generation limit, at least 1 token, got {max_tokens}")
@@ -60,7 +61,7 @@ def fixed_length(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.
 
 
 def sequence_sum_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
-    """Mean over sequences of the sum over tokens: `1 / rows`. See `token_weights` for the arguments."""
+    """Weigh tokens for the mean over sequences of the sum over tokens: `1 / rows`. See `token_weights` for the arguments."""
     return 1.0 / _rows(mask_BT).double()
 
 
@@ -76,13 +77,13 @@ AGGREGATIONS: dict[str, Callable[[torch.Tensor, int | None], torch.Tensor]] = {
 def token_weights(
     mask_BT: torch.Tensor, kind: str, *, max_tokens: int | None = None, dtype: torch.dtype = torch.float32
 ) -> torch.Tensor:
-    """Give every token of the optimizer batch its weight in the loss.
+    """Return the weight in the loss of every token of the optimizer batch.
 
     Args:
         mask_BT: bool, True on the tokens to train on, for the *whole* optimizer batch and not a micro-batch.
         kind: a name in `AGGREGATIONS`.
         max_tokens: the generation limit, in tokens; `fixed_length` divides by it, the others ignore it.
-        dtype: of the result.
+        dtype: dtype of the result.
 
     Returns:
         Weights `[B, T]`, 0 where the mask is False; index them with the rows of a micro-batch.
@@ -100,15 +101,16 @@ def token_weights(
 
 
 def weighted_sum(values_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Tensor:
-    """Reduce one micro-batch: `sum(values * weights)`. The batch's loss is the sum over its micro-batches.
+    """Reduce one micro-batch to `sum(values * weights)`. The loss of the batch is the sum over its micro-batches.
 
     Args:
         values_BT: a loss, a KL or a metric, for each token.
-        weights_BT: the rows of `token_weights` that belong to it.
+        weights_BT: the rows of `token_weights` that belong to the micro-batch.
 
     Returns:
-        A scalar in the unit of the values, attached to them even if every weight is 0: `backward` works and gives 0.
-        A nan at a weight of 0 does not reach the sum, but it reaches the gradient of what it was computed from: see `losses`.
+        A scalar in the unit of the values, attached to them even if every weight is 0, so that `backward` works and gives 0.
+        A nan at a weight of 0 does not reach the sum, but it reaches the gradient of the inputs it was computed from: see
+        `losses`.
 
     Raises:
         ValueError: the shapes differ or do not have two axes.

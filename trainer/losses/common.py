@@ -22,8 +22,8 @@ def prepare(
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the old policy, in nats.
-        advantages: `[B]`, one a completion, or `[B, T]`, one a token.
-        mask_BT: bool, True on real tokens; None where all are.
+        advantages: `[B]`, one per completion, or `[B, T]`, one per token.
+        mask_BT: bool, True on real tokens; None if all tokens are real.
 
     Returns:
         `(logp_BT, old_logp_BT, advantages_BT)`, the last two detached. Values outside the mask, nan included, reach neither
@@ -52,9 +52,9 @@ def prepare(
 
 
 def clamp_log_ratio(log_ratio: torch.Tensor, max_log_ratio: float) -> torch.Tensor:
-    """Clamp a log ratio to plus or minus `max_log_ratio` nats, with no gradient beyond.
+    """Clamp `log_ratio` to plus or minus `max_log_ratio` nats, with no gradient beyond.
 
-    Otherwise `exp` could overflow to inf, which gives nan gradients even where a clip discards it.
+    Without the clamp, `exp` could overflow to inf, which gives nan gradients even if a clip discards the value.
 
     Raises:
         ValueError: `max_log_ratio` is not above 0.
@@ -65,10 +65,10 @@ def clamp_log_ratio(log_ratio: torch.Tensor, max_log_ratio: float) -> torch.Tens
 
 
 def check_range(clip_low: float, clip_high: float) -> None:
-    """Refuse clip distances that do not give a range `[1 - clip_low, 1 + clip_high]` with a lower bound from 0 to 1.
+    """Check that the clip distances give a range `[1 - clip_low, 1 + clip_high]` with a lower bound from 0 to 1.
 
     Raises:
-        ValueError: naming the bound.
+        ValueError: names the distance that is out of range.
     """
     if not 0.0 <= clip_low <= 1.0:
         raise ValueError(f"clip_low: expected a number from 0 to 1 (the ratio's lower bound is 1 - clip_low), got {clip_low}")
@@ -77,5 +77,8 @@ def check_range(clip_low: float, clip_high: float) -> None:
 
 
 def outside_clip(ratio: torch.Tensor, advantages: torch.Tensor, clip_low: float, clip_high: float) -> torch.Tensor:
-    """Return where PPO's clip removes the gradient: the ratio is out of range on the side to which the advantage pushes."""
+    """Return bool, True where PPO's clip removes the gradient.
+
+    There the ratio is out of range in the direction to which the advantage pushes.
+    """
     return ((advantages > 0) & (ratio > 1 + clip_high)) | ((advantages < 0) & (ratio < 1 - clip_low))

@@ -27,7 +27,7 @@ def _geometric(log_w_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
 
 
 class Correction(NamedTuple):
-    """One kind of weight, with its default bounds."""
+    """One kind of importance weight, with its default bounds."""
 
     log_weight: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     """Takes the tokens' log ratios, 0 outside the mask, and the mask; returns the log of the weight to bound."""
@@ -57,20 +57,24 @@ def sampler_weights(
     low: float | None = None,
     high: float | None = None,
 ) -> torch.Tensor:
-    """Weigh tokens by the ratio of the policy's probability to the sampler's, bounded.
+    """Return weights for the tokens: the bounded ratio of the policy's probability to the sampler's.
 
-    token: each token's own w. sequence: the product over the row, exact for the whole completion, with a variance that grows
-    with its length. geometric: the geometric mean over the row, of low variance, but not an importance weight. truncated: at
-    most `high`, so that a few tokens cannot dominate the gradient (TIS). masked: 0 outside the band, because such a token or
-    row says more about the mismatch than about the task (IcePop; TRL's sequence mask).
+    The name of a kind says how the ratio is formed and bounded:
+
+    - token: the ratio of each token.
+    - sequence: the product over the row. It is exact for the whole completion, with a variance that grows with its length.
+    - geometric: the geometric mean over the row. It has low variance, but is not an importance weight.
+    - truncated: at most `high`, so that a few tokens cannot dominate the gradient (TIS).
+    - masked: 0 outside `low` to `high`, because such a ratio says more about the mismatch than about the task (IcePop; TRL's
+      sequence mask).
 
     Args:
         old_logp_BT: log-probabilities of the sampled tokens under the policy before the update, in nats.
         sampler_logp_BT: the same under the distribution that they were drawn from, in nats.
         mask_BT: bool, True on real tokens.
         kind: a name in `CORRECTIONS`.
-        low: least ratio of the masked kinds, at least 0; the kind's default if None.
-        high: largest ratio, finite; the kind's default if None.
+        low: smallest ratio of the masked kinds, at least 0; None for the kind's default.
+        high: largest ratio, finite; None for the kind's default.
 
     Returns:
         Weights `[B, T]` without a unit or a gradient, 0 outside the mask; multiply `loss_BT` with them.
@@ -96,17 +100,17 @@ def sampler_weights(
 def opsm(
     logp_BT: torch.Tensor, old_logp_BT: torch.Tensor, advantages: torch.Tensor, mask_BT: torch.Tensor, *, delta: float
 ) -> torch.Tensor:
-    """Drop bad completions from which the policy has already moved away (off-policy sequence mask, arXiv 2512.02556).
+    """Return a mask that drops bad completions from which the policy has already moved away (OPSM, arXiv 2512.02556).
 
-    A completion of negative advantage is dropped where `mean(old_logp - logp) > delta` over its tokens. Making
-    unlikely completions still less likely costs stability and teaches little.
+    A completion of negative advantage is dropped if `mean(old_logp - logp) > delta` over its tokens. Making unlikely
+    completions still less likely costs stability and teaches little.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the policy that sampled them, in nats.
-        advantages: `[B]`, one a completion, or `[B, T]`, one a token: then only tokens of negative advantage are dropped.
+        advantages: `[B]`, one per completion, or `[B, T]`, one per token: then only tokens of negative advantage are dropped.
         mask_BT: bool, True on real tokens.
-        delta: largest mean difference, in nats a token; at least 0.
+        delta: largest mean difference, in nats per token; at least 0.
 
     Returns:
         1 for kept tokens, 0 for the rest and outside the mask, `[B, T]`, in the dtype of `logp_BT`, without a gradient.

@@ -28,10 +28,10 @@ from verigym.trainer.tensor_shapes import check_same_shape
 
 
 def k1(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
-    """The plain log-ratio: `x - ref`. Unbiased, of either sign, high variance.
+    """Estimate the KL of each token by the log-ratio `x - ref`. It is unbiased, of either sign, with high variance.
 
     Args:
-        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        logp_BT: log-probabilities x of the sampled tokens under the policy, in nats.
         ref_logp_BT: the same under the reference model, in nats.
 
     Returns:
@@ -45,10 +45,12 @@ def k1(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
 
 
 def k2(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
-    """Half the squared log-ratio: `(x - ref)^2 / 2`. Its value is biased, its gradient is that of the KL.
+    """Estimate the KL of each token by half the squared log-ratio, `(x - ref)^2 / 2`.
+
+    The value is biased; the gradient is that of the KL.
 
     Args:
-        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        logp_BT: log-probabilities x of the sampled tokens under the policy, in nats.
         ref_logp_BT: the same under the reference model, in nats.
 
     Returns:
@@ -61,10 +63,12 @@ def k2(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
 
 
 def k3(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor, *, max_log_ratio: float = 20.0) -> torch.Tensor:
-    """GRPO's estimator: `exp(ref - x) - (ref - x) - 1` (arXiv 2402.03300). Unbiased value, low variance.
+    """Estimate the KL of each token by `exp(ref - x) - (ref - x) - 1`, as GRPO does (arXiv 2402.03300).
+
+    The value is unbiased, with low variance.
 
     Args:
-        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        logp_BT: log-probabilities x of the sampled tokens under the policy, in nats.
         ref_logp_BT: the same under the reference model, in nats.
         max_log_ratio: `ref - x` is clamped to plus or minus this many nats, with no gradient beyond. Otherwise one token that
             is likely under the reference and unlikely under the policy could dominate the loss, or make it inf. At most 88
@@ -84,13 +88,14 @@ def k3(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor, *, max_log_ratio: float
 
 
 def on_policy(kl_BT: torch.Tensor, logp_BT: torch.Tensor) -> torch.Tensor:
-    """Multiply by the on-policy ratio `exp(x - stop_gradient(x))`: the value stays, the gradient gains the score-function term.
+    """Multiply `kl_BT` by the on-policy ratio `exp(x - stop_gradient(x))`.
 
-    With k3 the gradient becomes `x - ref`, the unbiased one of the reverse KL (arXiv 2506.09477).
+    The value stays, because the ratio is 1; the gradient gains the score-function term. With k3 the gradient becomes `x - ref`,
+    the unbiased one of the reverse KL (arXiv 2506.09477).
 
     Args:
         kl_BT: an estimate from this module, in nats, still attached to `logp_BT`.
-        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        logp_BT: log-probabilities x of the sampled tokens under the policy, in nats.
 
     Returns:
         The same values `[B, T]`, in nats, with the other gradient.

@@ -29,19 +29,20 @@ def gspo(
     clip_high: float = 4e-4,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """PPO's clip on one ratio a completion: `s = exp(mean log r)`, `-min(s A, clip(s) A)` (GSPO, arXiv 2507.18071).
+    """Apply PPO's clip to one ratio per completion: `s = exp(mean log r)`, `-min(s A, clip(s) A)` (GSPO, arXiv 2507.18071).
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the old policy, in nats.
-        advantages: `[B]`, one a completion, or `[B, T]`, one a token.
-        mask_BT: bool, True on real tokens; None where all are.
-        clip_low: distance of the lower bound of s from 1; 0 to 1. A mean moves far less than a token's ratio.
+        advantages: `[B]`, one per completion, or `[B, T]`, one per token.
+        mask_BT: bool, True on real tokens; None if all tokens are real.
+        clip_low: distance of the lower bound of s from 1; 0 to 1. The default is small because s, a mean, moves
+            far less than a token's ratio.
         clip_high: distance of the upper bound of s from 1; at least 0.
         max_log_ratio: see `common.clamp_log_ratio`, in nats; clamps the mean.
 
     Returns:
-        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the row's, repeated on each of its tokens.
+        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both hold the row's value at each of its tokens.
 
     Raises:
         ValueError: the shapes do not fit, or a bound is outside its range.
@@ -64,21 +65,22 @@ def gmpo(
     clip_high: float = 0.4,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """Geometric mean of ratios clipped by token: `-exp(mean clip(log r)) A` (GMPO, arXiv 2507.20673).
+    """Use the geometric mean of ratios that are clipped by token: `-exp(mean clip(log r)) A` (GMPO, arXiv 2507.20673).
 
-    `log r` is at most `clip_high` where `A > 0` and at least `-clip_low` where `A < 0`; the other side is unbounded.
+    `log r` is at most `clip_high` where `A > 0` and at least `-clip_low` where `A < 0`; it is not bounded in the
+    opposite direction.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the old policy, in nats.
-        advantages: `[B]`, one a completion, or `[B, T]`, one a token.
-        mask_BT: bool, True on real tokens; None where all are.
-        clip_low: most that `log r` counts below 0, in nats; at least 0.
-        clip_high: most that `log r` counts above 0, in nats; at least 0.
+        advantages: `[B]`, one per completion, or `[B, T]`, one per token.
+        mask_BT: bool, True on real tokens; None if all tokens are real.
+        clip_low: `log r` is clipped below at `-clip_low`, in nats; at least 0.
+        clip_high: `log r` is clipped above at `clip_high`, in nats; at least 0.
         max_log_ratio: see `common.clamp_log_ratio`, in nats; clamps the mean.
 
     Returns:
-        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the token's own.
+        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both hold each token's own value.
 
     Raises:
         ValueError: the shapes do not fit, or a bound is outside its range.
@@ -106,15 +108,15 @@ def sequence_reinforce(
     mask_BT: torch.Tensor | None = None,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """REINFORCE as textbooks write it: `-A log p(completion)`, where `log p` is the sum over tokens.
+    """Compute REINFORCE's loss of whole completions: `-A log p(completion)`, where `log p` is the sum over tokens.
 
-    With `sequence_mean` its gradient is that of `reinforce` with `sequence_sum_mean`: long completions weigh more.
+    Aggregated by `sequence_mean`, it has the gradient of `reinforce` with `sequence_sum_mean`: long completions weigh more.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the sampling policy; for the metric only.
-        advantages: `[B]`, one a completion, or `[B, T]`: then the row's loss is `-sum(A logp)`.
-        mask_BT: bool, True on real tokens; None where all are.
+        advantages: `[B]`, one per completion, or `[B, T]`: then the row's loss is `-sum(A logp)`.
+        mask_BT: bool, True on real tokens; None if all tokens are real.
         max_log_ratio: see `common.clamp_log_ratio`, in nats; for the metric only.
 
     Returns:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PolicyLoss:
-    """An entry of LOSSES."""
+    """An entry of the table `LOSSES`."""
 
     location: str
     """`module:function`, in this package."""
@@ -28,7 +28,7 @@ class PolicyLoss:
 
     @property
     def function(self) -> Callable[..., LossAndMetrics]:
-        """The function `(logp_BT, old_logp_BT, advantages, *, mask_BT=None, **options)`; imports its module."""
+        """Return the function `(logp_BT, old_logp_BT, advantages, *, mask_BT=None, **options)`; this imports its module."""
         function: Callable[..., LossAndMetrics] = pkgutil.resolve_name(f"{__package__}.{self.location}")
         return function
 

@@ -23,11 +23,11 @@ def clipped(
     delta: float | None = None,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """PPO's clipped surrogate: `-min(r A, clip(r, 1 - low, 1 + high) A)`.
+    """Compute PPO's clipped surrogate loss: `-min(r A, clip(r, 1 - low, 1 + high) A)`.
 
-    PPO, arXiv 1707.06347; GRPO, arXiv 2402.03300; a higher upper bound ("clip-higher"), DAPO, arXiv 2503.14476;
-    dual clip, arXiv 1912.09729: where `A < 0`, the loss is at most `-c A`; two-sided clip, arXiv 2505.07291: the r of
-    the unclipped term is `min(r, delta)`. For `delta >= 1 + clip_high` the last two are the same function.
+    See PPO, arXiv 1707.06347; GRPO, arXiv 2402.03300; DAPO, arXiv 2503.14476, for a higher upper bound ("clip-higher").
+    With `dual_clip` c (arXiv 1912.09729), the loss is at most `-c A` where `A < 0`. With `delta` (two-sided clip, arXiv
+    2505.07291), the r of the unclipped term is `min(r, delta)`. For `delta >= 1 + clip_high` both are the same function.
 
     At `r = 1` its gradient is that of REINFORCE. The old log-probabilities and the advantages are constants: no
     gradient flows into them, so `clipped(logp, logp, A)` is the on-policy loss.
@@ -35,8 +35,8 @@ def clipped(
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the policy that the clip range is centred on, in nats.
-        advantages: `[B]`, one a completion, or `[B, T]`, one a token.
-        mask_BT: bool, True on real tokens; None where all are. Elsewhere the loss is 0, whatever the values.
+        advantages: `[B]`, one per completion, or `[B, T]`, one per token.
+        mask_BT: bool, True on real tokens; None if all are real. The loss is 0 where the mask is False, even at nan.
         clip_low: distance of the lower bound of r from 1; 0 to 1.
         clip_high: distance of the upper bound of r from 1; at least 0.
         dual_clip: c, above 1; None for no dual clip.
@@ -79,16 +79,16 @@ def cispo(
     clip_high: float = 4.0,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """REINFORCE weighted with a clipped, constant ratio: `-sg[clip(r, 1 - low, 1 + high)] A logp` (CISPO, arXiv 2506.13585).
+    """Compute REINFORCE's loss weighted with a clipped, detached ratio: `-sg[clip(r, 1 - low, 1 + high)] A logp`.
 
-    No token loses its gradient, so that rare tokens which change the course of a solution keep counting. The defaults have no
-    lower bound and an upper bound of 5.
+    This is CISPO (arXiv 2506.13585). No token loses its gradient, so rare tokens that change the course of a solution still
+    count. The default clip range has no lower bound and an upper bound of 5.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the old policy, in nats.
-        advantages: `[B]`, one a completion, or `[B, T]`, one a token.
-        mask_BT: bool, True on real tokens; None where all are.
+        advantages: `[B]`, one per completion, or `[B, T]`, one per token.
+        mask_BT: bool, True on real tokens; None if all tokens are real.
         clip_low: distance of the lower bound of r from 1; 1 is no lower bound.
         clip_high: distance of the upper bound of r from 1; at least 0.
         max_log_ratio: see `common.clamp_log_ratio`, in nats.
@@ -117,17 +117,17 @@ def sapo(
     tau_negative: float = 1.05,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """A smooth gate in place of the clip: `-(4 / tau) sigmoid(tau (r - 1)) A` (SAPO, arXiv 2511.20347).
+    """Compute PPO's loss with a smooth gate in place of the clip: `-(4 / tau) sigmoid(tau (r - 1)) A` (SAPO, arXiv 2511.20347).
 
-    At `r = 1` its gradient is that of REINFORCE; away from 1, on either side, it fades instead of stopping.
+    At `r = 1` its gradient is that of REINFORCE; away from 1, in either direction, it decreases smoothly to 0.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the old policy, in nats.
-        advantages: `[B]`, one a completion, or `[B, T]`, one a token.
-        mask_BT: bool, True on real tokens; None where all are.
+        advantages: `[B]`, one per completion, or `[B, T]`, one per token.
+        mask_BT: bool, True on real tokens; None if all tokens are real.
         tau_positive: temperature of the gate where `A > 0`; above 0, larger is narrower.
-        tau_negative: the same where `A <= 0`.
+        tau_negative: temperature of the gate where `A <= 0`; above 0.
         max_log_ratio: see `common.clamp_log_ratio`, in nats.
 
     Returns:
@@ -155,17 +155,17 @@ def dppo_tv(
     delta: float = 0.2,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """`-r A`, dropped where the probability has changed by more than `delta` and would change further (DPPO, arXiv 2602.04879).
+    """Compute `-r A`, without tokens whose probability has changed by more than `delta` and would change further.
 
-    A bound on `|p - p_old|` (total variation) rather than on the ratio: a rare token may double, a likely one may not
-    change much.
+    This is DPPO (arXiv 2602.04879). It bounds `|p - p_old|` (total variation) instead of the ratio: the probability of a
+    rare token may double, while that of a likely token may change only slightly.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the old policy, which the paper takes to be the sampler, in nats.
-        advantages: `[B]`, one a completion, or `[B, T]`, one a token.
-        mask_BT: bool, True on real tokens; None where all are.
-        delta: most change of a token's probability; above 0, at most 1.
+        advantages: `[B]`, one per completion, or `[B, T]`, one per token.
+        mask_BT: bool, True on real tokens; None if all tokens are real.
+        delta: largest change of a token's probability; above 0, at most 1.
         max_log_ratio: see `common.clamp_log_ratio`, in nats.
 
     Returns:
@@ -192,13 +192,13 @@ def reinforce(
     mask_BT: torch.Tensor | None = None,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """Plain policy gradient: `-A logp` (Williams 1992). Right only for tokens that the current policy has sampled.
+    """Compute the plain policy-gradient loss `-A logp` (Williams 1992); correct only for tokens of the current policy.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the sampling policy; for the metric only.
-        advantages: `[B]`, one a completion, or `[B, T]`, one a token; constants.
-        mask_BT: bool, True on real tokens; None where all are.
+        advantages: `[B]`, one per completion, or `[B, T]`, one per token; constants.
+        mask_BT: bool, True on real tokens; None if all tokens are real.
         max_log_ratio: see `common.clamp_log_ratio`, in nats; for the metric only.
 
     Returns:

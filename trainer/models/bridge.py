@@ -28,7 +28,7 @@ _REMEDY = (
 
 
 class Bridge:
-    """The tokens between two turns of the model: what the chat template puts around the replies that it reads.
+    """Makes the tokens between two turns of the model: the replies, and the text that the chat template puts around them.
 
     Texts of replies are data: an `<|im_end|>` or a `</tool_response>` in the result of a tool is encoded as text.
 
@@ -43,15 +43,15 @@ class Bridge:
         self._calls_needed: bool | None = None
 
     def after(self, written: Sequence[int], replies: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
-        """Return the tokens that the model reads after its turn: the replies, and what opens its next turn.
+        """Return the tokens that the model reads after its turn: the replies, and the text that opens its next turn.
 
-        They begin with the end of the model's turn as the template writes it. Its first token is left out if it is the last
-        one that was sampled; a turn that was cut off, or that ended with another end token, is given it.
+        They begin with the end of the model's turn as the template writes it. If the first of these tokens is the last one that
+        was sampled, it is left out. Otherwise, because the turn was cut off or ended with another end token, it is included.
 
         Args:
             written: the tokens of the turn as they were sampled, with the end token if there was one.
             replies: messages of the roles `tool` and `user`.
-            tools: those of the prompt, as chat templates take them.
+            tools: the tools of the prompt, as chat templates take them.
 
         Raises:
             EnvironmentFailure: the template cannot write these replies, though it could write those that `check` tried.
@@ -64,13 +64,13 @@ class Bridge:
         return ids[1:] if written and ids and written[-1] == ids[0] else ids
 
     def check(self, tools: Tools = ()) -> None:
-        """Try the chat template on what conversations hold: replies of the user and of tools, thinking, a turn cut off.
+        """Try the chat template on parts of conversations: replies of the user and of tools, thinking, a turn that was cut off.
 
         Args:
-            tools: those of the episodes, as chat templates take them. Without any, replies of tools are not tried.
+            tools: the tools of the episodes, as chat templates take them. Without tools, replies of tools are not tried.
 
         Raises:
-            UsageError: there is no chat template, or it cannot be used to go on after a turn.
+            UsageError: there is no chat template, or it cannot be used to continue after a turn.
         """
         if not self.codec.tokenizer.chat_template:
             raise UsageError(f"{self._name} has no chat template, and conversations need one: set tokenizer.chat_template")
@@ -93,7 +93,7 @@ class Bridge:
         return self.codec.control
 
     def _suffix(self, replies: Sequence[Message], tools: Tools, text: str = HERE) -> str:
-        """Return what the template writes after the assistant's text, which ends with the mark."""
+        """Return the text that the template writes after the assistant's message `text`, which ends with the marker `HERE`."""
         shielded = self._control.shield([reply.model_dump() for reply in replies])
         callers = [reply["name"] for reply in shielded if reply["role"] == "tool"]
         if callers and self._needs_calls(tools):
@@ -105,7 +105,7 @@ class Bridge:
         return parts[1]
 
     def _suffix_of_calls(self, replies: Sequence[Mapping[str, Any]], callers: Sequence[str], tools: Tools) -> str:
-        """Return the same for a template that writes replies of tools only after a turn with structured calls."""
+        """Return the same as `_suffix`, for a template that writes tool replies only after structured calls."""
         calls = [{"type": "function", "function": {"name": name, "arguments": {}}} for name in callers]
         turns: list[Any] = [_USER, {"role": "assistant", "content": "", "tool_calls": calls}]
         before, whole = self._render(turns, tools, reply=False), self._render([*turns, *replies], tools)
@@ -114,7 +114,7 @@ class Bridge:
         return before[self._control.last(before) :] + whole[len(before) :]
 
     def _needs_calls(self, tools: Tools) -> bool:
-        """Return whether the template refuses a tool's reply to a turn that has no structured calls."""
+        """Return True if the template refuses a tool's reply to a turn that has no structured calls."""
         if self._calls_needed is None:
             turns = [_USER, {"role": "assistant", "content": HERE}, _reply("tool", 1).model_dump()]
             try:
@@ -131,7 +131,7 @@ class Bridge:
         return self.codec.render(messages, self._shielded[1], reply=reply)
 
     def _probes(self, tools: Tools) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield what is tried, with a function that returns what is wrong, or an empty text."""
+        """Yield (description, function) of each trial. The function returns the error it found, or an empty string."""
         if tools:
             yield "tools in the prompt", lambda: self._hidden_tool(tools)
         yield "a reply of the user", lambda: self._misread([_reply("user", 1)], tools)
@@ -148,7 +148,7 @@ class Bridge:
         return f"it does not tell the model of the tool {hidden[0]!r}" if hidden else ""
 
     def _misread(self, replies: Sequence[Message], tools: Tools, thinking: str = "") -> str:
-        """Return what is wrong with the replies to a turn that begins with some thinking, or with none."""
+        """Return the fault in how the template writes `replies` to a turn that begins with `thinking`; empty if none."""
         text = self._suffix(replies, tools)
         places = [text.find(reply.content) for reply in replies]
         fresh, before = self._render([_USER], tools), self._render([_USER], tools, reply=False)

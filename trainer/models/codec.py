@@ -26,15 +26,16 @@ class Codec:
 
     @cached_property
     def control(self) -> ControlTokens | None:
-        """The tokens that only a chat template may write; None for a tokenizer that cannot be copied."""
+        """Return the tokens that only a chat template may write; None for a tokenizer that cannot be copied."""
         return ControlTokens(self.tokenizer) if ControlTokens.fit(self.tokenizer) else None
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """Return the prompt's tokens, up to where the completion begins; with the tokenizer's chat template if it has one.
+        """Return the tokens of `prompt`, up to the beginning of the completion.
 
-        The template is given the tools of the prompt's episodes. Special tokens such as `<|im_end|>` that stand in a message or
-        in the description of a tool are encoded as text, so that data cannot forge a turn, where the tokenizer is a fast one.
-        A prompt from a plain template (`metadata["plain"]`), or without a chat template, is encoded as is.
+        The tokenizer's chat template is used if it has one. The template is given the tools of the prompt's episodes. If the
+        tokenizer is a fast one, special tokens such as `<|im_end|>` in a message or in the description of a tool are encoded as
+        text, so that data cannot forge a turn. A prompt from a plain template (`metadata["plain"]`), or without a chat
+        template, is encoded as is.
         """
         if prompt.metadata.get("plain"):
             return tuple(self.tokenizer.encode(encodable(prompt.text)))
@@ -54,16 +55,16 @@ class Codec:
     def render(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, *, reply: bool = True
     ) -> str:
-        """Return the chat template's text of a conversation, with what opens the assistant's reply unless told otherwise."""
+        """Return the chat template's text of a conversation; with `reply`, it ends with the start of the assistant's turn."""
         text = self.tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=reply, tokenize=False)
         return str(text)
 
     def encode_text(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a completion's text, without special tokens."""
+        """Return the tokens of `text`, a completion, without special tokens."""
         return tuple(self.tokenizer.encode(encodable(text), add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return a completion's text, without its end-of-sequence token."""
+        """Return the text of `token_ids`, a completion, without its end-of-sequence token."""
         ids = list(token_ids)
         if ids and ids[-1] in self.eos_ids:
             ids.pop()

@@ -24,10 +24,10 @@ _OURS = str.maketrans(dict.fromkeys((SHIELD, PRIVATE, HERE), "\ufffd"))
 
 
 class ControlTokens:
-    """The added tokens of a tokenizer: kept out of data, and encoded where a template writes them.
+    """The added tokens of a tokenizer. They are encoded as tokens where a template writes them, and as text in data.
 
     Args:
-        tokenizer: one of transformers, backed by the tokenizers package.
+        tokenizer: a tokenizer of transformers, backed by the tokenizers package.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -42,32 +42,35 @@ class ControlTokens:
 
     @staticmethod
     def fit(tokenizer: Any) -> bool:
-        """Return whether a tokenizer is of the kind that can be copied: backed by the tokenizers package."""
+        """Return True if `tokenizer` can be copied, because it is backed by the tokenizers package."""
         return hasattr(getattr(tokenizer, "backend_tokenizer", None), "get_added_tokens_decoder")
 
     def shield_special(self, data: Any) -> Any:
-        """Return data, texts within lists and mappings too, of which no text becomes a special token."""
+        """Return `data` with marks in its texts, nested ones included, so that none of them is encoded as a special token."""
         return _deep(self._special.shield, data)
 
     def shield(self, data: Any) -> Any:
-        """Return data of which no text becomes an added token, special or not: no `</tool_response>` either."""
+        """Return `data` with marks in its texts, so that none is encoded as an added token, such as `</tool_response>`."""
         return _deep(self._all.shield, data)
 
     @property
     def text(self) -> str:
-        """The texts of all of them."""
+        """Return the texts of all control tokens."""
         return " ".join(self._control)
 
     def last(self, text: str) -> int:
-        """Return where the last control token in a text begins; its length if there is none."""
+        """Return the position at which the last control token in `text` begins; the length of `text` if there is none."""
         return max((start for start, _ in self._all.found(text)), default=len(text))
 
     def forged(self, text: str, shielded: str) -> bool:
-        """Whether a text that a template made holds special tokens that are data, going by the text made from shielded data."""
+        """Return True if `text`, which a template made, contains special tokens that come from data.
+
+        `shielded` is the text that the template makes from the same data after shielding.
+        """
         return len(self._special.found(text, shielded=True)) > len(self._special.found(shielded))
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a text that a template made from shielded data."""
+        """Return the tokens of `text`, which a template made from shielded data."""
         parts, place = [], 0
         for start, found in self._all.found(text):
             parts += [text[place:start].replace(SHIELD, ""), self._private[found]]
@@ -78,7 +81,7 @@ class ControlTokens:
 
     @cached_property
     def _copy(self) -> tuple[Tokenizer, Mapping[int, int]]:
-        """A copy that knows the control tokens by their private texts, and the real ids of its added tokens."""
+        """Return a copy of the tokenizer in which control tokens have private texts, and the real ids of added tokens."""
         from tokenizers import AddedToken, Tokenizer
 
         content = json.loads(self._backend.to_str())
@@ -96,7 +99,7 @@ class ControlTokens:
 
 
 class _Texts:
-    """The texts of control tokens: where they stand in a text, and the mark before those that are data."""
+    """Finds the texts of control tokens in a text, and puts a mark before those that are data."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = frozenset(texts)
@@ -106,7 +109,10 @@ class _Texts:
         self._first = re.compile(f"[{firsts}]" if firsts else "(?!)")
 
     def found(self, text: str, *, shielded: bool = False) -> list[tuple[int, str]]:
-        """Return where the texts stand, the longest first, none within another; those behind a mark only if told so."""
+        """Return (position, text) of each control token in `text`, the longest first, without overlaps.
+
+        Those after a mark are included only if `shielded` is True.
+        """
         found, end = [], 0
         for start, one in self._all(text):
             if start >= end and (shielded or text[start - 1 : start] != SHIELD):
@@ -115,7 +121,10 @@ class _Texts:
         return found
 
     def shield(self, text: str) -> str:
-        """Return a text with a mark before each of the texts, and before what would be one with the text that follows."""
+        """Return `text` with a mark before each control token.
+
+        An end of `text` that could become a control token together with the text that follows it is marked too.
+        """
         if not text.isascii():
             text = encodable(text).translate(_OURS)
         places = [start for start, _ in self._all(text)]
@@ -129,7 +138,7 @@ class _Texts:
         return text[: bounds[0]] + "".join(SHIELD + text[start:stop] for start, stop in pairwise(bounds))
 
     def _all(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield each place at which some of the texts begin, with the longest one."""
+        """Yield (position, text) for each position in `text` at which a control token begins, with the longest one."""
         for match in self._first.finditer(text):
             start = match.start()
             for length in self._lengths:
@@ -139,7 +148,7 @@ class _Texts:
 
 
 def encodable(text: str) -> str:
-    """Return the text with lone surrogates, which tokenizers refuse, replaced by U+FFFD."""
+    """Return `text` with lone surrogates, which tokenizers refuse, replaced by U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -154,7 +163,7 @@ def _deep(shield: Callable[[str], str], data: Any) -> Any:
 
 
 def _rename(model: dict[str, Any], private: Mapping[str, str]) -> None:
-    """Give the control tokens of a model's vocabulary their private texts, so that it makes none of them out of plain text."""
+    """Replace the control tokens in the vocabulary of `model` by their private texts, so that plain text never becomes one."""
     vocabulary = model["vocab"]
     if isinstance(vocabulary, list):  # of a Unigram model: pieces with scores, in the order of their ids
         for entry in vocabulary:

@@ -14,7 +14,7 @@ LIGER = {name: f"apply_liger_kernel_to_{name}" for name in ("llama", "mistral", 
 
 
 def refuse_liger_without_cuda(device: torch.device) -> None:
-    """Check that Liger's kernels can run.
+    """Check that `device` can run Liger's kernels.
 
     Raises:
         UsageError: the device is not CUDA.
@@ -31,8 +31,8 @@ def use_liger(model: Any, device: torch.device) -> None:
     (`trainer/engines/native/llama_step.py`) has its own layers except for the norms, and is checked against the patched model.
 
     Args:
-        model: a transformers causal language model, with adapters or without; changed in place.
-        device: where it runs.
+        model: a transformers causal language model, with or without adapters; changed in place.
+        device: device of the model.
 
     Raises:
         UsageError: there is no CUDA, the package is missing, or this type of model is not in `LIGER`.

@@ -16,7 +16,7 @@ from verigym.trainer.models.path import require_model
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of that name; `auto` is CUDA where it is available.
+    """Return the device `name`; `auto` is CUDA if it is available, else the CPU.
 
     Raises:
         UsageError: CUDA is not available and `name` is `cuda`.
@@ -32,7 +32,7 @@ def load_model(path: str | Path, device: torch.device, *, auto: Any = None, **ho
     Args:
         path: model directory, checkpoint directory, or hub id.
         device: device of the model.
-        auto: transformers' auto class; AutoModelForCausalLM where None.
+        auto: transformers' auto class; None for AutoModelForCausalLM.
         **how: options of `from_pretrained`; the dtype defaults to fp32.
 
     Raises:
@@ -51,6 +51,6 @@ def load_model(path: str | Path, device: torch.device, *, auto: Any = None, **ho
 
 
 def positions_of(model: Any) -> int | None:
-    """Return the most tokens that the model takes; None where its configuration does not say."""
+    """Return the most tokens that `model` takes; None if its configuration does not say."""
     positions = getattr(model.config, "max_position_embeddings", None)
     return positions if isinstance(positions, int) else None

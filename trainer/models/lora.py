@@ -30,28 +30,28 @@ ADAPTER = "default"
 
 @dataclass(frozen=True)
 class WithoutAdapter:
-    """The initial model: the policy with its adapters off. Call it through `opened`."""
+    """The initial model, which is the policy with its adapters off. Call it through `opened`."""
 
     policy: Any
 
 
 class EarlierAdapter:
-    """An earlier policy: a copy of its adapters' tensors. Call it through `opened`."""
+    """An earlier policy, kept as a copy of its adapters' tensors. Call it through `opened`."""
 
     def __init__(self, policy: Any) -> None:
-        """Copy the current adapters."""
+        """Copy the current adapters of `policy`."""
         self.policy = policy
         self.tensors = {name: tensor.detach().clone() for name, tensor in adapter_tensors(policy).items()}
 
     def take(self) -> None:
-        """Replace the copy by the current adapters."""
+        """Replace the copy by the policy's current adapters."""
         for name, tensor in adapter_tensors(self.policy).items():
             self.tensors[name].copy_(tensor.detach())
 
 
 @contextmanager
 def opened(model: Any) -> Iterator[Any]:
-    """Yield a model to call without gradients: `model` itself, or the policy with the adapters that `model` stands for."""
+    """Yield a model to call without gradients: `model` itself, or the policy with the adapters that `model` represents."""
     if isinstance(model, WithoutAdapter):
         with model.policy.disable_adapter():
             yield model.policy
@@ -70,14 +70,14 @@ def opened(model: Any) -> Iterator[Any]:
 
 
 def load_policy(path: str, config: AdapterFields, seed: int, device: torch.device, start: Path | None) -> tuple[Any, Any]:
-    """Load what a run trains, as it was when the run began or as a checkpoint has it, and its tokenizer.
+    """Load the model that a run trains, and its tokenizer, from the initial model or from a checkpoint.
 
     Args:
         path: local directory or hub id of the model.
-        config: whether it gets adapters, and which.
-        seed: key of the adapters' first values.
-        device: where the model goes.
-        start: a checkpoint that `save_policy` wrote; None to begin.
+        config: decides whether the model gets adapters, and which.
+        seed: key of the adapters' initial values.
+        device: device of the model.
+        start: a checkpoint that `save_policy` wrote; None for the initial model.
 
     Raises:
         UsageError: the model cannot be loaded, takes no such adapter, or does not fit the checkpoint.
@@ -92,7 +92,7 @@ def load_policy(path: str, config: AdapterFields, seed: int, device: torch.devic
 
 
 def save_policy(policy: Any, tokenizer: Any, folder: Path) -> None:
-    """Write the policy into a checkpoint: the adapters alone, or model and tokenizer if there are no adapters."""
+    """Write the policy into the checkpoint `folder`: the adapters alone, or model and tokenizer if there are no adapters."""
     if hasattr(policy, "get_base_model"):
         save_adapter(adapter_tensors(policy), folder / "adapter.safetensors")
         return
@@ -101,7 +101,7 @@ def save_policy(policy: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def export_policy(policy: Any, folder: Path) -> None:
-    """Write a model that transformers can load; adapters are merged (`save_merged`)."""
+    """Write a model to `folder` that transformers can load; adapters are merged (`save_merged`)."""
     if hasattr(policy, "get_base_model"):
         save_merged(policy, folder)
     else:
@@ -112,7 +112,7 @@ def load_base(config: AdapterFields, path: str | Path, device: torch.device) -> 
     """Load the base model in the precision of `lora_base`, and its tokenizer.
 
     Raises:
-        UsageError: it cannot be loaded, or 4 bits are asked for and bitsandbytes is absent.
+        UsageError: the model cannot be loaded, or 4 bits are asked for and bitsandbytes is absent.
     """
     if config.lora_base != "4bit":
         return load_model(path, device, dtype=torch.float32 if config.lora_base == "fp32" else torch.bfloat16)
@@ -132,7 +132,7 @@ def load_base(config: AdapterFields, path: str | Path, device: torch.device) -> 
 
 
 def add_adapter(model: Any, config: AdapterFields, seed: int) -> Any:
-    """Return the model wrapped by peft, with fp32 adapters that do not change it yet: A is random, B is 0.
+    """Return the model wrapped by peft, with fp32 adapters that do not change its output yet: A is random, B is 0.
 
     Args:
         model: a transformers causal language model; its weights are frozen.
@@ -172,15 +172,15 @@ def add_adapter(model: Any, config: AdapterFields, seed: int) -> Any:
 
 
 def save_adapter(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
-    """Write the adapters' tensors alone, in safetensors."""
+    """Write the adapters' tensors `tensors` to `file`, in safetensors."""
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file)
 
 
 def load_adapter(own: Mapping[str, torch.Tensor], file: Path) -> None:
-    """Load the adapters' tensors from a file of `save_adapter`, exactly.
+    """Load the adapters' tensors from `file`, which `save_adapter` wrote, into the tensors `own`. The values are exact.
 
     Raises:
-        UsageError: the file's belong to other layers or another rank.
+        UsageError: the tensors in the file belong to other layers or another rank.
     """
     saved = load_file(file)
     if {name: tensor.shape for name, tensor in saved.items()} != {name: tensor.shape for name, tensor in own.items()}:
@@ -191,12 +191,12 @@ def load_adapter(own: Mapping[str, torch.Tensor], file: Path) -> None:
 
 
 def adapter_tensors(policy: Any) -> dict[str, torch.Tensor]:
-    """Return the adapters' parameters by name."""
+    """Return the parameters of the adapters of `policy`, by name."""
     return {name: parameter for name, parameter in policy.named_parameters() if ".lora_" in name}
 
 
 def merged_weights(policy: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield (name, parameter) of the base model in fp32, adapters merged: W + (alpha / rank) B A.
+    """Yield (name, parameter) of the base model in fp32, with adapters merged: W + (alpha / rank) B A.
 
     4-bit weights are dequantised, so the result is the policy that was trained. The policy is not changed.
     """
@@ -219,7 +219,7 @@ def _dequantised(parameter: Any) -> torch.Tensor:
 
 
 def plain_config(config: Any) -> Any:
-    """Return a copy of a model's config without quantisation, for merged weights."""
+    """Return a copy of the model configuration `config` without quantisation, for merged weights."""
     plain = copy.deepcopy(config)
     if hasattr(plain, "quantization_config"):
         del plain.quantization_config
@@ -227,7 +227,7 @@ def plain_config(config: Any) -> Any:
 
 
 def save_merged(policy: Any, folder: Path) -> None:
-    """Write the merged model in fp32, for transformers, and the adapters into `adapter/`, for peft.
+    """Write the merged model in fp32 to `folder`, for transformers, and the adapters into `adapter/` in it, for peft.
 
     The merged copy is made in CPU memory, four bytes per parameter.
     """

@@ -10,14 +10,14 @@ from verigym.envs import extras
 
 
 def need(module: str, setting: str) -> Any:
-    """Import a module of an optional package, without the warnings of its import.
+    """Import and return a module of an optional package, without the warnings of its import.
 
     Args:
-        module: its import name.
+        module: the module's import name.
         setting: the setting that needs it, for the message.
 
     Raises:
-        UsageError: it is not installed, or cannot be imported; the message names the extra.
+        UsageError: the module is not installed, or cannot be imported; the message names the extra.
     """
     # bitsandbytes reports kernels that it would rather download, and uses deprecated parts of torch.
     log = logging.getLogger("bitsandbytes")

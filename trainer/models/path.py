@@ -13,14 +13,14 @@ from verigym.envs.model_fingerprint import missing_folder
 
 
 def model_path(name: str | Path) -> str:
-    """Return the path or hub id that transformers loads: `CHECKPOINT/model` for a checkpoint, else the name itself.
+    """Return the path or hub id that transformers loads: `CHECKPOINT/model` for a checkpoint, else `name` itself.
 
     Args:
         name: a hub id, a model's folder, or a folder `step-N` below the `checkpoints` of a run or a stage.
 
     Raises:
-        UsageError: the folder is a checkpoint without a whole model, the folder of a run (which holds several models), or
-            holds no model.
+        UsageError: the folder is a checkpoint without a full model, or the folder of a run (which has several models), or
+            has no model.
     """
     folder = Path(name)
     whole_run = (folder / "checkpoints").is_dir()  # a run keeps its settings in a config.json of its own
@@ -57,7 +57,7 @@ def require_model(name: str | Path) -> str:
         name: as `model_path` takes it.
 
     Raises:
-        UsageError: it does not exist, or as `model_path`.
+        UsageError: the model does not exist, or as `model_path`.
     """
     path = model_path(name)
     if Path(path).is_dir():
@@ -73,21 +73,21 @@ def require_model(name: str | Path) -> str:
 
 
 def refuse_missing_folder(name: str | Path) -> None:
-    """Refuse a name that is no directory here and cannot be a hub id, without contacting the hub.
+    """Refuse `name` if it is neither a directory nor a possible hub id, without contacting the hub.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: `name` is neither.
     """
     if missing := missing_folder(str(name)):
         raise UsageError(f"model: {missing}{_near(str(name))}")
 
 
 def not_there(name: str, silence: str, error: BaseException) -> str:
-    """Return the error message for a model that is neither here nor on the hub.
+    """Return the error message for a model that exists neither on this machine nor on the hub.
 
     Args:
         name: the name as given.
-        silence: the value of `hub_or_cache`: why the hub does not answer, or empty.
+        silence: the value of `hub_or_cache`: the reason why the hub does not answer, or empty.
         error: the hub library's error.
     """
     if silence:
@@ -97,7 +97,7 @@ def not_there(name: str, silence: str, error: BaseException) -> str:
 
 
 def _near(name: str) -> str:
-    """Return a suggestion if a directory beside it has nearly the same name, else an empty text."""
+    """Return a suggestion if a directory beside `name` has nearly the same name, else an empty string."""
     folder = Path(name).expanduser()
     try:
         beside = [path.name for path in folder.parent.iterdir() if path.is_dir()]

@@ -32,13 +32,13 @@ CONVERSATION_TEMPLATE = (
 def scratch_tokenizer(
     texts: Iterable[str], vocabulary_size: int = 512, *, template: str = CHAT_TEMPLATE
 ) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer trained on the texts; every text survives encoding and decoding.
+    """Return a byte-level BPE tokenizer trained on `texts`; every text survives encoding and decoding.
 
     Args:
-        texts: what it is trained on.
-        vocabulary_size: tokens at most.
-        template: the chat template. `CONVERSATION_TEMPLATE` is for conversations, with tools or without; any other than the
-            plain one comes with pieces that keep `<tool_call>` whole.
+        texts: the texts to train on.
+        vocabulary_size: most tokens.
+        template: the chat template. `CONVERSATION_TEMPLATE` is for conversations, with or without tools. With any template
+            except the plain one, the tokenizer keeps `<tool_call>` in one piece.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

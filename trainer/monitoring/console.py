@@ -15,15 +15,15 @@ REASONS = 3
 
 
 def opening(config: TrainConfig, sources: Sequence[Source], model: Any, device: str, world_size: int, done: int) -> list[str]:
-    """Return lines on the model, the device, the sources and the sizes.
+    """Return the lines that open a run's output: the model, the device, the sources and the sizes.
 
     Args:
         config: the run.
         sources: the mixture.
         model: the policy, a torch module.
         device: cpu or cuda.
-        world_size: processes that train together.
-        done: finished steps.
+        world_size: number of processes that train together.
+        done: number of finished steps.
     """
     numbers = size(sum(parameter.numel() for parameter in model.parameters()))
     where = f"{device}, {config.dtype}" + (f", {config.threads} threads" if config.threads else "")
@@ -39,7 +39,7 @@ def opening(config: TrainConfig, sources: Sequence[Source], model: Any, device: 
 
 
 def size(numbers: int) -> str:
-    """Return a count in words, such as `2.4M`."""
+    """Return the count `numbers` in short, such as `2.4M`."""
     for unit, name in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
         if numbers >= unit:
             return f"{numbers / unit:.1f}{name}"
@@ -47,13 +47,13 @@ def size(numbers: int) -> str:
 
 
 class UnscoredReasons:
-    """Why completions got no verdict, since this process began."""
+    """Collects the reasons why completions got no verdict, since this process began."""
 
     def __init__(self) -> None:
         self.counts = Counter[tuple[str, str]]()
 
     def add(self, groups: Sequence[Group]) -> None:
-        """Take in groups as they were graded."""
+        """Count the unscored completions of `groups`, which were graded."""
         for group in groups:
             for score in group.scores:
                 if score.error is not None:
@@ -62,7 +62,7 @@ class UnscoredReasons:
                     self.counts[group.source, f"{score.error.kind}: {at or score.error.message}"[:200]] += 1
 
     def closing(self, history: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return lines on how many completions were unscored, and why.
+        """Return lines that say how many completions were unscored, and why.
 
         Args:
             history: the rows of metrics.jsonl.

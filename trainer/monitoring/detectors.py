@@ -28,7 +28,7 @@ MetricsRow = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Alarm:
-    """One warning."""
+    """One warning about a run."""
 
     name: str
     step: int
@@ -43,24 +43,24 @@ class Alarm:
 
     @property
     def text(self) -> str:
-        """One line for the console."""
+        """Return the warning as one line for the console."""
         return f"step {self.step}: {self.name}: {self.seen}, since step {self.since}; {self.advice}"
 
     @property
     def row(self) -> dict[str, Any]:
-        """A row of metrics.jsonl."""
+        """Return the warning as a row of metrics.jsonl."""
         return {"kind": "warning", **asdict(self)}
 
 
 class Detector(Protocol):
-    """Reads every step's row, in order, and reports a problem for as long as it lasts."""
+    """Reads the metrics row of every step, in order, and reports a problem for as long as it lasts."""
 
     def update(self, row: MetricsRow) -> Alarm | None:
-        """Return the alarm of this step; the same one again for as long as its condition holds."""
+        """Return the alarm for the step of `row`, None without a problem. It is the same alarm while its condition lasts."""
 
 
 class _FirstStep:
-    """The step since which a condition has held without a break."""
+    """Remembers the step since which a condition has held without interruption."""
 
     def __init__(self) -> None:
         self.step: int | None = None
@@ -71,12 +71,12 @@ class _FirstStep:
 
 
 class DeadRun:
-    """No reward has an effect: no trained completion has an advantage, or the gradient is exactly 0.
+    """Detects that no reward has an effect: no trained completion has an advantage, or the gradient is exactly 0.
 
-    Equal rewards in every group are the usual cause, and not the test: replayed groups, rewards of steps or of components, and
-    advantages over the batch can still give a gradient. A KL or an entropy bonus moves the weights, but towards no reward. With
-    a critic, the rewards of the whole step must differ: if they are equal, the advantages are the critic's own errors, which
-    whitening scales up.
+    Equal rewards in every group are the usual cause, but they are not the test: replayed groups, rewards of steps or of
+    components, and advantages over the batch can still give a gradient. A KL or an entropy bonus moves the weights, but
+    towards no reward. With a critic, the rewards of the whole step must differ: if they are equal, the advantages are the
+    critic's own errors, which whitening scales up.
     """
 
     def __init__(self, steps: int, stop: bool) -> None:
@@ -108,7 +108,7 @@ class DeadRun:
 
 
 class NotFinite:
-    """Updates skipped because a loss or a gradient, the critic's too, is not finite (null in the log); always stops the run."""
+    """Detects updates skipped because a loss or gradient, the critic's too, is not finite (null in the log). Stops the run."""
 
     def __init__(self, steps: int) -> None:
         self.steps, self.since = steps, _FirstStep()
@@ -127,7 +127,7 @@ class NotFinite:
 
 
 class Drift:
-    """A metric whose recent median has left a range around its median in the first steps."""
+    """Detects a metric whose recent median has left a range around its median in the first steps."""
 
     def __init__(self, name: str, metric: str, floor: float, ceiling: float, low_advice: str, high_advice: str) -> None:
         self.name, self.metric, self.floor, self.ceiling = name, metric, floor, ceiling
@@ -154,7 +154,7 @@ class Drift:
 
 
 class NoAnswer:
-    """Most completions of a source hold no answer that its environment can read: often the wrong form, or truncation."""
+    """Detects that most completions of a source have no readable answer, often because of a wrong format or truncation."""
 
     def __init__(self, share: float = MOSTLY) -> None:
         self.share = share
@@ -183,7 +183,7 @@ class NoAnswer:
 
 
 class EqualSinceTheStart:
-    """All completions of a source so far got the same reward: usually 0, because none was correct."""
+    """Detects that all completions of a source so far got the same reward: usually 0, because none was correct."""
 
     def __init__(self) -> None:
         self.rewards: dict[str, list[float]] = {}
@@ -234,7 +234,7 @@ def _of(*prefixes: str) -> str:
 
 
 class RewardJump:
-    """A reward that rises suddenly while completions become shorter: often a reward hack."""
+    """Detects a reward that rises suddenly while completions become shorter: often a reward hack."""
 
     def __init__(self, jump: float) -> None:
         self.jump = jump
@@ -260,7 +260,10 @@ class RewardJump:
 
 
 class Unscored:
-    """Many completions without a verdict: our failure, but one that a policy may learn to provoke, as it costs nothing."""
+    """Detects many completions without a verdict.
+
+    The failure is ours, but a policy may learn to provoke it, because it costs nothing.
+    """
 
     def __init__(self, share: float) -> None:
         self.share = share
@@ -285,7 +288,7 @@ class Unscored:
 
 
 class BrokenGrader:
-    """A source's own judge raises exceptions on many completions; see `grader_bugs`."""
+    """Detects that a source's own judge raises exceptions on many completions; see `grader_bugs`."""
 
     def __init__(self, stop: bool) -> None:
         self.stop, self.since = stop, _FirstStep()
@@ -301,7 +304,7 @@ class BrokenGrader:
 
 
 class NoVerdict:
-    """A source has never given a verdict; see `grader_bugs`."""
+    """Detects that a source has never given a verdict; see `grader_bugs`."""
 
     def __init__(self, stop: bool) -> None:
         self.stop, self.since = stop, _FirstStep()
@@ -317,7 +320,7 @@ class NoVerdict:
 
 
 class LogprobMismatch:
-    """Log-probabilities of trainer and sampler differ: the trained policy is not the one that sampled."""
+    """Detects that log-probabilities of trainer and sampler differ: the trained policy is not the one that sampled."""
 
     def __init__(self, limit: float) -> None:
         self.limit = limit

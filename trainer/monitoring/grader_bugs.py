@@ -27,13 +27,13 @@ SILENT_AFTER = WINDOW
 
 
 class GraderBugs:
-    """Counts exceptions by source, and knows which sources have a broken grader."""
+    """Counts the exceptions of each source's grader, and records which sources have a broken grader."""
 
     def __init__(self, share: float) -> None:
         """Start with no source broken.
 
         Args:
-            share: of the last `WINDOW` completions of a source: with more exceptions its grader is broken.
+            share: a grader is broken if more than this share of its source's last `WINDOW` completions raised exceptions.
         """
         self.share = share
         self.recent: dict[str, deque[bool]] = {}
@@ -43,7 +43,7 @@ class GraderBugs:
         """Of these, completions with a verdict of the judge's own: scored, and not because it raised."""
 
     def checked(self, groups: Sequence[Group]) -> list[Group]:
-        """Count the verdicts of groups, and return the groups without rewards that a broken grader gave by raising."""
+        """Count the verdicts of `groups`, and return the groups without the rewards that a broken grader gave by raising."""
         for group in groups:
             recent = self.recent.setdefault(group.source, deque(maxlen=WINDOW))
             recent.extend(_is_bug(score) for score in group.scores)
@@ -56,16 +56,16 @@ class GraderBugs:
         return [_without_rewards(group) if group.source in self.broken else group for group in groups]
 
     def metrics(self) -> dict[str, float]:
-        """Return `source/grader_broken`, 1, of each source whose grader is, and `source/no_verdict`, 1, of each silent one."""
+        """Return `source/grader_broken` = 1 for each broken grader, and `source/no_verdict` = 1 for each silent one."""
         broken = {f"{label}/grader_broken": 1.0 for label in sorted(self.broken)}
         return broken | {f"{label}/no_verdict": 1.0 for label, count in self.silent().items() if count >= SILENT_AFTER}
 
     def silent(self) -> dict[str, int]:
-        """Return the sources that have never given a verdict, and of how many completions."""
+        """Return the sources that have never given a verdict, each with the number of its completions."""
         return {label: count for label, count in sorted(self.graded.items()) if count and not self.judged[label]}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as JSON."""
+        """Return the counts for a checkpoint, as JSON data."""
         return {
             "recent": {label: list(recent) for label, recent in self.recent.items()},
             "broken": sorted(self.broken),
@@ -74,14 +74,14 @@ class GraderBugs:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the counts of a checkpoint."""
+        """Restore the counts in `state`, which a checkpoint holds."""
         self.recent = {label: deque(recent, maxlen=WINDOW) for label, recent in state["recent"].items()}
         self.broken = set(state["broken"])
         self.graded, self.judged = dict(state["asked"]), dict(state["judged"])
 
 
 def _is_bug(score: Score) -> bool:
-    """Return whether judging raised an exception that only a bug raises. Failures of files and networks are unscored anyway."""
+    """Return True if judging raised an exception that only a bug raises. Failures of files and networks are unscored anyway."""
     return score.raised is not None and (score.error is None or score.error.kind != "backend")
 
 
@@ -105,24 +105,24 @@ def _unscored(score: Score) -> Score:
 
 @dataclass(frozen=True)
 class JudgeException(Alarm):
-    """A cause of exceptions, seen for the first time."""
+    """A cause of exceptions that occurred for the first time."""
 
     traceback: str = ""
 
 
 class Causes:
-    """The causes of exceptions since this process began, by source: how often, and where first."""
+    """Counts the causes of exceptions by source since this process began, and records where each occurred first."""
 
     def __init__(self) -> None:
         self.counts = Counter[tuple[str, str]]()
         self.first: dict[tuple[str, str], str] = {}
 
     def new(self, step: int, groups: Sequence[Group]) -> list[JudgeException]:
-        """Count the causes, and return those that these groups show for the first time.
+        """Count the causes in `groups`, and return those that occur for the first time.
 
         Args:
-            step: finished steps.
-            groups: with their verdicts.
+            step: number of finished steps.
+            groups: groups with their verdicts.
         """
         by_cause: dict[tuple[str, str], list[Raised]] = {}
         for group in groups:
@@ -139,7 +139,7 @@ class Causes:
         return alarms
 
     def named(self, alarm: Alarm) -> Alarm:
-        """Return an alarm about a broken grader with the most frequent cause of its sources; other alarms unchanged."""
+        """Return `alarm`, with the most frequent cause added if it is about a broken grader."""
         if alarm.name != "broken_grader":
             return alarm
         counts = Counter({key: count for key, count in self.counts.items() if key[0] in alarm.sources})
@@ -151,11 +151,11 @@ def refuse_silent(silent: Mapping[str, int], final: Path) -> None:
     """Fail at the end of a run if a source never gave a verdict.
 
     Args:
-        silent: completions of each such source.
-        final: folder of the model, which was written all the same.
+        silent: number of completions of each such source.
+        final: folder of the final model, which was written anyway.
 
     Raises:
-        UsageError: there is one.
+        UsageError: there is such a source.
     """
     if silent:
         sources = ", ".join(f"{label!r} (0 of {count:,} completions)" for label, count in silent.items())

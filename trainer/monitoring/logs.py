@@ -23,9 +23,9 @@ class RunLog:
 
     Args:
         output: the run's folder.
-        done_steps: steps of the checkpoint; None when there is none, which drops every line.
-        loggers: where numbers go besides the files.
-        project: for the loggers that have projects.
+        done_steps: steps of the checkpoint; None if there is none, which drops every line.
+        loggers: services that get the metrics besides the files.
+        project: project name, for the loggers that have projects.
         config: the run's settings, for the loggers that show them.
 
     Raises:
@@ -48,7 +48,7 @@ class RunLog:
         self._files = {name: path.open("a", encoding="utf-8") for name, path in self._paths.items()}
 
     def metrics(self, step: int, kind: str, values: Mapping[str, float]) -> dict[str, Any]:
-        """Record one step's numbers and return the row as it stands in metrics.jsonl; `kind` is train or eval."""
+        """Record one step's metrics and return the row as written to metrics.jsonl; `kind` is train or eval."""
         row = {"step": step, "kind": kind, **{name: _digits(value) for name, value in values.items()}}
         self._write("metrics", row)
         for tracker in self._trackers:
@@ -56,7 +56,7 @@ class RunLog:
         return row
 
     def event(self, row: Mapping[str, Any]) -> None:
-        """Record a row other than metrics, such as a warning; it has `step` and `kind`."""
+        """Record a row that is not metrics, such as a warning; `row` has `step` and `kind`."""
         self._write("metrics", row)
 
     def history(self) -> list[dict[str, Any]]:
@@ -69,11 +69,11 @@ class RunLog:
         """Record the first completion of up to `count` groups, spread over the sources.
 
         Args:
-            step: finished steps.
+            step: number of finished steps.
             kind: train or eval.
             groups: completions with verdicts.
             count: most groups to record.
-            rows: each group's training rows; with them, the completion's advantage (mean over its tokens) is recorded too.
+            rows: each group's training rows; if given, the completion's advantage (mean over its tokens) is recorded too.
         """
         by_source: dict[str, list[int]] = {}
         for number, group in enumerate(groups):
@@ -116,12 +116,12 @@ class RunLog:
             raise
 
     def sync(self) -> None:
-        """Make sure that all rows are on the disk: a checkpoint must not be newer than the rows of its steps."""
+        """Wait until all rows are on the disk, because a checkpoint must not be newer than the rows of its steps."""
         for file in self._files.values():
             os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Flush and close everything."""
+        """Flush and close all files and loggers."""
         for file in self._files.values():
             file.close()
         for tracker in self._trackers:
@@ -135,7 +135,7 @@ class NoLog(RunLog):
         self._paths, self._files, self._trackers = {}, {}, []
 
     def history(self) -> list[dict[str, Any]]:
-        """Return nothing."""
+        """Return an empty list."""
         return []
 
     def _write(self, name: str, row: Mapping[str, Any]) -> None:
@@ -143,7 +143,7 @@ class NoLog(RunLog):
 
 
 def open_log(config: StepSettings, done_steps: int | None, world: World = SOLO) -> RunLog:
-    """Return the log of a run or a stage; `done_steps` is that of the checkpoint, None if there is none."""
+    """Return the log of a run or a stage; `done_steps` is the step of the checkpoint, None if there is none."""
     if not world.main:
         return NoLog()
     settings = config.model_dump(mode="json")
@@ -151,12 +151,12 @@ def open_log(config: StepSettings, done_steps: int | None, world: World = SOLO) 
 
 
 def _digits(value: float) -> float | None:
-    """Return six significant digits; JSON has no nan and no inf."""
+    """Return `value` rounded to six significant digits; None if it is nan or inf, which JSON does not have."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def score_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Return how many completions there are, and the mean of each component of the scores as `source/component`.
+    """Return the number of completions, and the mean of each component of the scores as `source/component`.
 
     A component that is absent or None in a score is left out of its mean.
     """
@@ -173,7 +173,7 @@ def score_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def keep_until(path: Path, step: int) -> None:
-    """Drop the lines of later steps, and a last line that a kill cut short."""
+    """Drop the lines of `path` for steps after `step`, and a last line that a kill cut short."""
     if not path.exists():
         return
     kept = [row for row in read_rows(path) if row["step"] <= step]
@@ -183,7 +183,7 @@ def keep_until(path: Path, step: int) -> None:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the whole rows of a JSONL file of ours."""
+    """Return the complete rows of `path`, a JSONL file that this module wrote."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:

@@ -25,7 +25,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 class Interrupted(Exception):
-    """A run was asked to stop. Its files hold everything up to this point."""
+    """Raised when a run was asked to stop. Its files hold everything up to this point."""
 
     def __init__(self, message: str, exit_code: int = 130) -> None:
         super().__init__(message)
@@ -37,16 +37,16 @@ BEFORE = "before the first step"
 
 
 class _AtOnce(BaseException):
-    """Raised by the signal handler to stop at once. Not an Exception, because libraries wrap those in their own."""
+    """Raised by the signal handler to stop at once. It is not an Exception, because libraries wrap those in their own."""
 
 
 class StopRequest:
-    """Within this context Ctrl-C, SIGTERM and SIGUSR1 ask to stop; a second Ctrl-C stops at once.
+    """Within this context Ctrl-C, SIGTERM and SIGUSR1 request a stop; a second Ctrl-C stops at once.
 
     Args:
         quiet: print nothing, for processes other than the main one.
-        at_once: set while there is nothing to finish: a signal ends the context with `Interrupted`, and this text says when it
-            stopped. Call `begin` as soon as there is something to finish.
+        at_once: text that says when the run stopped, for a phase without work to finish. If given, a signal ends the
+            context with `Interrupted`, until `begin` is called.
     """
 
     def __init__(self, quiet: bool = False, at_once: str | None = None) -> None:
@@ -70,16 +70,16 @@ class StopRequest:
             self.refuse_to_go_on()
 
     def refuse_to_go_on(self) -> None:
-        """Stop if a signal came while there was nothing to finish.
+        """Stop if a signal came while there was no work to finish.
 
         Raises:
-            Interrupted: one has.
+            Interrupted: a signal has come.
         """
         if self.requested and self.at_once is not None:
             raise self.interrupted(f"{self._why}stopped {self.at_once}") from None
 
     def begin(self) -> None:
-        """Mark that from now on there is something to finish.
+        """Mark that from now on there is work to finish before a stop.
 
         Raises:
             Interrupted: a signal has come before.
@@ -88,7 +88,7 @@ class StopRequest:
         self.at_once = None
 
     def interrupted(self, message: str) -> Interrupted:
-        """Return the exception that ends the run."""
+        """Return the exception that ends the run with `message`."""
         return Interrupted(message, self.exit_code)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
@@ -109,13 +109,13 @@ class StopRequest:
 
 
 class Progress:
-    """A progress bar on a terminal, elsewhere a plain line now and then. Metrics are means since the last line.
+    """A progress bar on a terminal; elsewhere, a plain line from time to time. Metrics are means since the last line.
 
     Args:
-        steps: how many in all.
-        done: how many are done already.
+        steps: number of all steps.
+        done: number of steps done already.
         quiet: print nothing.
-        title: of the run or the stage.
+        title: title of the run or the stage.
         shown: names of the metrics to show; the first is shown for each source as well.
         unit: what is counted, such as steps or prompts.
     """
@@ -150,16 +150,16 @@ class Progress:
             self._bar.stop()
 
     def say(self, line: str) -> None:
-        """Print a line as it is."""
+        """Print `line` unchanged."""
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def step(self, step: int, metrics: Mapping[str, float], weight: float = 1.0) -> None:
         """Show a finished step.
 
         Args:
-            step: how many are done.
-            metrics: of what was done since the last call.
-            weight: of these metrics in the means.
+            step: number of steps done.
+            metrics: metrics of the steps since the last call.
+            weight: weight of these metrics in the means.
         """
         self._recent.append((weight, metrics))
         now = time.monotonic()
@@ -197,7 +197,7 @@ class Progress:
         return sum(weight * value for weight, value in known) / total if total else None
 
     def evaluated(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Show an evaluation."""
+        """Show the metrics of an evaluation after `step` steps."""
         parts = [f"{name.removesuffix('/accuracy')} {value:.3f}" for name, value in metrics.items() if "/accuracy" in name]
         overall = f"{metrics['accuracy']:.3f}" if "accuracy" in metrics else "none scored"
         self.say(f"step {step}: held-out accuracy {overall}  ({', '.join(parts)})")

@@ -109,7 +109,7 @@ def _plain(text: str) -> str:
 
 
 def _phrases(kind: str) -> dict[str, str]:
-    """Return a regex by phrase, the longest first, so that a phrase within another counts once."""
+    """Return a regex for each phrase of `kind`, the longest first, so that a phrase within another counts once."""
     patterns = {}
     for language, phrases in LEXICON[kind].items():
         for phrase in map(_plain, phrases):
@@ -135,7 +135,7 @@ def _count(kind: str, plain: str) -> int:
 
 @dataclass(frozen=True)
 class Reflection:
-    """Phrases of each kind in a text."""
+    """The number of reflective phrases of each kind in a text."""
 
     self_check: int
     backtrack: int
@@ -143,18 +143,18 @@ class Reflection:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Return the number of phrases of all kinds."""
         return self.self_check + self.backtrack + self.retry
 
 
 def reflection(text: str) -> Reflection:
-    """Return the number of phrases of each kind in a text, in any language; phrases of one kind do not overlap."""
+    """Return the number of phrases of each kind in `text`, in any language; phrases of one kind do not overlap."""
     plain = _plain(text)
     return Reflection(**{kind: _count(kind, plain) for kind in KINDS})
 
 
 def reflection_metrics(texts: Sequence[str]) -> dict[str, float]:
-    """Return the share of texts with each kind of phrase, and phrases a text; nothing for no texts."""
+    """Return the share of `texts` with each kind of phrase, and the mean number of phrases per text; empty without texts."""
     if not texts:
         return {}
     counts = [reflection(text) for text in texts]
@@ -163,14 +163,14 @@ def reflection_metrics(texts: Sequence[str]) -> dict[str, float]:
 
 
 def length_growth(lengths: Sequence[float], first: Sequence[float]) -> float:
-    """Return the mean length divided by the mean length at first; 1 means no change.
+    """Return the mean of `lengths` divided by the mean of `first`; 1 means no change.
 
     Args:
-        lengths: of completions now, in any unit.
-        first: of completions to compare with, in the same unit.
+        lengths: lengths of the present completions, in any unit.
+        first: lengths of the completions to compare with, in the same unit.
 
     Raises:
-        ValueError: one is empty, or the first ones have no length.
+        ValueError: one of the arguments is empty, or all of `first` are 0.
     """
     if not lengths or not sum(first):
         raise ValueError("length_growth needs lengths now, and lengths above 0 to compare with")

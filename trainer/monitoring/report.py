@@ -80,7 +80,7 @@ def _draw(path: Path, panels: Mapping[str, Mapping[str, Points]]) -> None:
 def _panels(
     train: Sequence[MetricsRow], held_out: Sequence[MetricsRow], components: Sequence[str]
 ) -> dict[str, dict[str, Points]]:
-    """Return the panels by title, each with its lines by label."""
+    """Return the panels of the plot by title, each with its lines by label."""
 
     def smooth(name: str) -> Points:
         points = _points(train, name)

@@ -15,7 +15,7 @@ PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "trackio": "trackio"
 
 
 class Tracker(Protocol):
-    """Records metrics by step."""
+    """A service or file format that records metrics by step."""
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Record a step's metrics; names begin with the kind of row, as in `train/reward`."""
@@ -25,7 +25,7 @@ class Tracker(Protocol):
 
 
 class TensorBoardTracker:
-    """Event files in `tensorboard/`; a resumed run purges the steps that it repeats."""
+    """Writes event files in `tensorboard/`; a resumed run purges the steps that it repeats."""
 
     def __init__(self, output: Path, first_step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -41,7 +41,7 @@ class TensorBoardTracker:
 
 
 class WandbTracker:
-    """A Weights & Biases run. Its step counter cannot go back, so our step is a metric, the x axis of the others."""
+    """Records to a Weights & Biases run. Its step counter cannot go back, so our step is a metric, the x axis of the others."""
 
     def __init__(self, wandb: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:
         self._run = wandb.init(
@@ -58,7 +58,7 @@ class WandbTracker:
 
 
 class TrackioTracker:
-    """A Trackio run. Its name holds an identity, because folder names may repeat."""
+    """Records to a Trackio run. The name of the run contains an id, because folder names may repeat."""
 
     def __init__(self, trackio: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:
         self._run = trackio.init(
@@ -73,10 +73,10 @@ class TrackioTracker:
 
 
 def require_trackers(names: Sequence[str]) -> None:
-    """Import the packages of the loggers, so that an absent one is found before anything is computed.
+    """Import the packages of the loggers `names`, so that a missing one is found before anything is computed.
 
     Raises:
-        UsageError: naming the package to install.
+        UsageError: names the package to install.
     """
     for name in names:
         _package(name)
@@ -85,13 +85,13 @@ def require_trackers(names: Sequence[str]) -> None:
 def open_trackers(
     names: Sequence[str], output: Path, done_steps: int | None, project: str, config: Mapping[str, Any]
 ) -> list[Tracker]:
-    """Open the loggers.
+    """Open and return the loggers.
 
     Args:
         names: any of `PACKAGES`.
         output: the run's folder.
-        done_steps: steps of the checkpoint that the run goes on from; None for a new run.
-        project: for the loggers that have projects.
+        done_steps: steps of the checkpoint that the run resumes from; None for a new run.
+        project: project name, for the loggers that have projects.
         config: the run's settings, as plain JSON data.
 
     Raises:
@@ -120,7 +120,7 @@ def _package(name: str) -> Any:
 
 
 def _identity(output: Path, new: bool) -> str:
-    """Return the id of this run on the services; a resumed run keeps it."""
+    """Return the id by which the services know the run in `output`; a resumed run keeps it."""
     path = output / "run_id"
     if new or not path.exists():
         path.write_text(secrets.token_hex(4), encoding="utf-8")

@@ -31,14 +31,14 @@ TEXT_END = 60
 
 
 class Watch:
-    """All detectors. A warning repeats at most every `every` steps, unless it stops the run."""
+    """Runs all detectors. A warning repeats at most every `every` steps, unless it stops the run."""
 
     def __init__(self, detectors: Sequence[Detector], every: int) -> None:
         self.detectors, self.every = tuple(detectors), every
         self.last_reported: dict[str, int] = {}
 
     def update(self, row: MetricsRow) -> list[Alarm]:
-        """Return the alarms to report after this step's row of kind train."""
+        """Return the alarms to report after the step of `row`, a row of kind train."""
         alarms = [alarm for detector in self.detectors if (alarm := detector.update(row))]
         due = [
             alarm
@@ -49,14 +49,14 @@ class Watch:
         return due
 
     def replay(self, rows: Iterable[MetricsRow]) -> None:
-        """Read the rows of earlier steps without reporting anything."""
+        """Read `rows`, those of earlier steps, without reporting anything."""
         for row in rows:
             if row["kind"] == "train":
                 self.update(row)
 
 
 def build_watch(config: MonitoringFields, history: Iterable[MetricsRow] = ()) -> Watch:
-    """Return the watch that the settings describe, after it has read the rows of a resumed run."""
+    """Return the watch that `config` describes, after it has read `history`, the rows of a resumed run."""
     watch = Watch(
         [
             DeadRun(config.dead_run_steps, stop=config.on_dead_run == "stop"),
@@ -92,11 +92,11 @@ def build_watch(config: MonitoringFields, history: Iterable[MetricsRow] = ()) ->
 
 
 def with_texts(alarm: Alarm, groups: Sequence[Group]) -> Alarm:
-    """Return an alarm about answers with the ends of three completions; other alarms unchanged.
+    """Return `alarm`, with the ends of three completions added if it is about answers.
 
     Args:
-        alarm: of a step.
-        groups: sampled in this step.
+        alarm: an alarm of a step.
+        groups: the groups sampled in this step.
     """
     if alarm.name not in ("no_answer", "nothing_right"):
         return alarm
@@ -122,12 +122,12 @@ def report_alarms(alarms: Sequence[Alarm], say: Callable[[str], None], record: C
     """Print and record the alarms.
 
     Args:
-        alarms: of one step.
+        alarms: the alarms of one step.
         say: prints a line.
         record: writes a row of metrics.jsonl.
 
     Raises:
-        UsageError: one of them stops the run.
+        UsageError: one of the alarms stops the run.
     """
     for alarm in alarms:
         say(alarm.text)

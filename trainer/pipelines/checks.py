@@ -28,11 +28,11 @@ def refuse_unstartable_stage(config: BaseModel, *, losses: bool = True) -> None:
     """Check that a stage can start: its environments, data sets, splits and run settings. This machine is not checked.
 
     Args:
-        config: its fields.
-        losses: whether to check a training run's loss, correction and advantages too, which needs torch.
+        config: settings of the stage.
+        losses: if True, a training run's loss, correction and advantages are checked too, which needs torch.
 
     Raises:
-        UsageError: names the field or the source, what was given and what was expected.
+        UsageError: names the field or the source, the given value and the expected one.
     """
     environments: dict[str, Environment] = {}
     for source in getattr(config, "sources", ()):
@@ -55,10 +55,10 @@ def refuse_unstartable_stage(config: BaseModel, *, losses: bool = True) -> None:
 
 
 def refuse_stage_on_this_machine(config: BaseModel) -> None:
-    """Check that this machine has what a stage needs: device, packages, tools of its environments, local data files.
+    """Check that this machine has everything a stage needs: device, packages, tools of its environments, local data files.
 
     Raises:
-        UsageError: naming the field or the source, and what is missing.
+        UsageError: names the field or the source, and the missing item.
     """
     from verigym.trainer.preflight import refuse_on_this_machine
 
@@ -84,7 +84,7 @@ def refuse_stage_on_this_machine(config: BaseModel) -> None:
 
 
 def _as_run(config: BaseModel) -> TrainConfig | None:
-    """Return a training run with a stage's settings; None for a stage without a model."""
+    """Return a training run with the settings of the stage `config`; None for a stage without a model."""
     try:
         if isinstance(config, SamplerFields):
             return config.as_run("none")
@@ -98,7 +98,7 @@ def _as_run(config: BaseModel) -> TrainConfig | None:
 
 
 def _splits(source: SourceConfig, config: BaseModel) -> list[str]:
-    """Return the splits of a source that a stage opens; an evaluation opens no training split."""
+    """Return the splits of `source` that the stage opens; an evaluation opens no training split."""
     splits = (source.eval_split,) if isinstance(config, EvalConfig) else (source.split, source.eval_split)
     return [split for split in splits if split is not None]
 
@@ -136,7 +136,7 @@ def _refuse_demonstrations(source: SourceConfig) -> None:
 
 
 def _environment(source: SourceConfig) -> Environment:
-    """Return the environment of a source, with added rewards and the format gate."""
+    """Return the environment of `source`, wrapped in its added rewards and the format gate."""
     if source.dataset is not None:
         environment = grading_environment(load_config(source.dataset), source.environment, source.options, source.dataset)
     else:
@@ -145,18 +145,18 @@ def _environment(source: SourceConfig) -> Environment:
 
 
 def models_of(config: BaseModel) -> list[str]:
-    """Return the models that a stage's settings name, without those that other stages make."""
+    """Return the models that the settings of a stage name, without those that other stages make."""
     named = [getattr(config, "model", None), getattr(config, "teacher", None), *getattr(config, "models", {}).values()]
     return list(dict.fromkeys(name for name in named if isinstance(name, str) and not made_by_a_stage(name)))
 
 
 def refers_to_a_stage(part: BaseModel) -> bool:
-    """Return whether a source or a picker names a model that another stage will make, so that it cannot be opened yet."""
+    """Return True if `part`, a source or a picker, cannot be opened yet because it names a model of another stage."""
     return any(map(made_by_a_stage, _texts(part.model_dump(mode="json"))))
 
 
 def made_by_a_stage(path: str) -> bool:
-    """Return whether a path is the placeholder of what another stage makes."""
+    """Return True if `path` is the placeholder for the product of another stage."""
     return Path(path).parts[:1] == NOWHERE.parts
 
 

@@ -45,7 +45,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class State:
-    """Progress of a stage."""
+    """The progress of one stage."""
 
     stage: Stage
     folder: Path | None
@@ -55,7 +55,7 @@ class State:
 
     @property
     def word(self) -> str:
-        """Return done, begun, to do or waiting."""
+        """Return the progress in words: done, begun, to do or waiting."""
         if self.record is not None:
             return "done"
         if self.folder is None:
@@ -67,13 +67,13 @@ def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = l
     """Run the stages that are not done, and return the state of the stages up to `until`.
 
     Args:
-        pipeline: the file.
+        pipeline: the pipeline.
         until: name of the last stage to run; None for all.
         tell: called with a line when a stage begins, ends or is skipped.
 
     Raises:
-        UsageError: a stage's inputs do not fit, something that a stage to come needs is not on this machine, torchrun has
-            started several processes, or another process runs the same pipeline.
+        UsageError: a stage's inputs do not fit, this machine lacks something that a later stage needs, torchrun has started
+            several processes, or another process runs the same pipeline.
         Interrupted: Ctrl-C; the same call resumes.
     """
     if (launched("WORLD_SIZE") or 1) > 1:
@@ -102,10 +102,10 @@ def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = l
 
 
 def _refuse_what_is_missing(pipeline: Pipeline, stages: Sequence[Stage]) -> None:
-    """Check this machine for the stages that are not done.
+    """Check that this machine can run the stages that are not done.
 
     Raises:
-        UsageError: naming the stage, and what is missing.
+        UsageError: names the stage and the missing item.
     """
     for state in states(pipeline, stages):
         if state.record is None:
@@ -113,12 +113,12 @@ def _refuse_what_is_missing(pipeline: Pipeline, stages: Sequence[Stage]) -> None
 
 
 def status(pipeline: Pipeline) -> list[State]:
-    """Return the state of all stages; runs nothing."""
+    """Return the state of all stages without running any."""
     return states(pipeline, pipeline.stages)
 
 
 def states(pipeline: Pipeline, stages: Sequence[Stage]) -> list[State]:
-    """Return the state of these stages; runs nothing."""
+    """Return the state of `stages` without running any."""
     records: dict[str, Mapping[str, Any]] = {}
     found: list[State] = []
     for stage in stages:
@@ -156,12 +156,12 @@ def state_of(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str
     """Return the state of a stage.
 
     Args:
-        pipeline: the file.
+        pipeline: the pipeline.
         stage: one of its stages.
-        records: of the stages before it that are done.
+        records: records of the earlier stages that are done, by name.
 
     Raises:
-        UsageError: a file or a model that it names does not exist.
+        UsageError: a file or a model that the stage names does not exist.
     """
     if any(name not in records for name in stage.needs):
         return State(stage, None, None)
@@ -176,7 +176,10 @@ def state_of(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str
 
 
 def inputs(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return everything that decides the product of a stage, as JSON. The stage is done if its record has the same inputs."""
+    """Return everything that decides the product of `stage`, as JSON data.
+
+    A stage is done if its record has the same inputs.
+    """
     config = pipeline.config(stage, Path("."), {name: Path(REFERENCE + name) for name in stage.needs})
     fields = config.model_dump(mode="json", exclude=set(FREE) | {"output"})
     contents = ("model", "models", "teacher", "data", "held_out_data")
@@ -192,7 +195,10 @@ def inputs(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, 
 
 
 def _hashed(field: str, value: Any) -> Any:
-    """Replace the names of files and local models by hashes of their contents; products of stages have their own entry."""
+    """Return `value` with the names of files and local models replaced by hashes of their contents.
+
+    Products of other stages are left alone, because they have their own entry.
+    """
     if isinstance(value, str) and not value.startswith(REFERENCE):
         if field not in ("data", "held_out_data"):
             return model_digest(value)
@@ -257,7 +263,7 @@ def _write(path: Path, value: Any) -> None:
 
 
 def figures_line(record: Mapping[str, Any]) -> str:
-    """Return a finished stage's figures in words: those over all sources, or all where there are no such."""
+    """Return the figures of a finished stage as text: those over all sources, or every figure if there are none of these."""
     figures: Mapping[str, float] = record["figures"]
     overall = {name: value for name, value in figures.items() if "/" not in name or name.endswith("/all")}
     return ", ".join(f"{name} {value:.4g}" for name, value in (overall or figures).items())

@@ -29,7 +29,7 @@ TAKES = {"data": "data", "held_out_data": "data", "sources": "reward model", "pi
 
 
 class PipelineFields(Frozen):
-    """Top level of a pipeline's file."""
+    """The top-level fields of a pipeline file."""
 
     output: Path
     """Folder of all stages and of the manifest."""
@@ -45,7 +45,7 @@ class PipelineFields(Frozen):
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage as written in the file."""
+    """A stage as written in the pipeline file."""
 
     name: str
     kind_name: str
@@ -57,13 +57,13 @@ class Stage:
 
     @property
     def kind(self) -> StageKind:
-        """Its entry in the table of kinds."""
+        """Return the stage's entry in the table of kinds."""
         return KINDS[self.kind_name]
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline's file that has been checked."""
+    """A pipeline file that has been read and checked."""
 
     document: Document
     output: Path
@@ -71,10 +71,10 @@ class Pipeline:
     stages: tuple[Stage, ...]
 
     def up_to(self, until: str | None) -> tuple[Stage, ...]:
-        """Return the stages up to the one of this name; all where None.
+        """Return the stages up to and including the one named `until`; all if None.
 
         Raises:
-            UsageError: no stage is called so.
+            UsageError: no stage is named `until`.
         """
         names = [stage.name for stage in self.stages]
         if until is not None and until not in names:
@@ -82,7 +82,7 @@ class Pipeline:
         return self.stages if until is None else self.stages[: names.index(until) + 1]
 
     def expected(self, stage: Stage) -> BaseModel:
-        """Return a stage's settings with placeholders for what is not made yet, for checks before anything runs.
+        """Return a stage's settings with placeholders for products that do not exist yet, for checks before anything runs.
 
         Raises:
             UsageError: as `config`.
@@ -90,10 +90,10 @@ class Pipeline:
         return self.config(stage, self.output / stage.name, {name: NOWHERE / name for name in stage.needs})
 
     def refuse_on_this_machine(self, stage: Stage) -> None:
-        """Check that a stage's device, packages, environments and models are here.
+        """Check that this machine has a stage's device, packages, environments and models.
 
         Raises:
-            UsageError: names file, line, stage and what is missing.
+            UsageError: names file, line, stage and the missing item.
         """
         with _with_place(self.document, stage):
             config = self.expected(stage)
@@ -102,16 +102,16 @@ class Pipeline:
                 require_model(model)
 
     def named(self, stage: Stage) -> AbstractContextManager[None]:
-        """Prefix errors with file, line and stage."""
+        """Return a context that prefixes errors with file, line and stage."""
         return _with_place(self.document, stage)
 
     def config(self, stage: Stage, output: Path, products: Mapping[str, Path]) -> BaseModel:
         """Return a stage's settings.
 
         Args:
-            stage: one of the pipeline's.
-            output: its folder.
-            products: what the stages before it made, by name.
+            stage: one of the pipeline's stages.
+            output: the stage's folder.
+            products: the products of the earlier stages, by name.
 
         Raises:
             UsageError: a field is unknown or does not fit; the message names file, line and field.
@@ -121,9 +121,10 @@ class Pipeline:
 
 
 def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) -> Pipeline:
-    """Read a pipeline's file and check its stages, so that an error in the last is found before the first runs.
+    """Read a pipeline file and check its stages, so that an error in the last is found before the first runs.
 
-    A stage is checked as far as its settings alone allow: names, values, and what a run refuses before it loads a model.
+    A stage is checked as far as its settings alone allow: names, values, and combinations that a run refuses before it loads
+    a model.
 
     Args:
         path: the file.
@@ -154,7 +155,7 @@ def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) 
 
 @contextmanager
 def _with_place(document: Document, stage: Stage) -> Iterator[None]:
-    """Prefix errors with file, line and stage.
+    """Prefix errors within this context with file, line and stage.
 
     Raises:
         UsageError: the error with its prefix.
@@ -215,7 +216,7 @@ def _references(document: Document, name: str, fields: Mapping[str, Any], loc: L
 
 
 def replaced(value: Any, product: Callable[[str], str]) -> Any:
-    """Return the value with `product(NAME)` for each text `stage:NAME` in it, however deep."""
+    """Return `value` with each text `stage:NAME` in it, at any depth, replaced by `product(NAME)`."""
     if isinstance(value, str) and value.startswith(REFERENCE):
         return product(value.removeprefix(REFERENCE))
     if isinstance(value, Mapping):

@@ -21,7 +21,7 @@ from verigym.trainer.tasks.mixture import make_source
 
 @dataclass(frozen=True)
 class Preview:
-    """Inputs, product and cost of a stage before it runs."""
+    """The inputs, product and cost of a stage before it runs."""
 
     state: State
     reads: tuple[str, ...]
@@ -40,12 +40,12 @@ def preview(pipeline: Pipeline, until: str | None = None, *, priced: bool = True
     """Preview the stages in order. Nothing is written; stages that are done are not checked again.
 
     Args:
-        pipeline: the file.
+        pipeline: the pipeline.
         until: name of the last stage to preview; None for all.
-        priced: whether to estimate the time of GRPO stages, which loads their models and times a few small steps.
+        priced: if True, estimate the time of GRPO stages, which loads their models and times a few small steps.
 
     Raises:
-        UsageError: no stage is called `until`.
+        UsageError: no stage is named `until`.
     """
     records: dict[str, Mapping[str, Any]] = {}
     for stage in pipeline.up_to(until):

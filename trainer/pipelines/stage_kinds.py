@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class StageKind:
-    """A kind of stage. Its module is imported when it is needed."""
+    """A kind of stage. Its module is imported only when it is needed."""
 
     config: str
     """`module:Class` of its settings."""
@@ -24,7 +24,7 @@ class StageKind:
     about: str
 
     def config_type(self) -> type[BaseModel]:
-        """Return the class of its settings."""
+        """Return the class of the stage's settings."""
         settings: type[BaseModel] = _imported(self.config)
         return settings
 
@@ -110,7 +110,9 @@ def _imported(place: str) -> Any:
 
 
 def figures(kind: str, output: Path) -> dict[str, float]:
-    """Return the figures for the manifest: the last held-out metrics of training, or the counts of sampling."""
+    """Return the figures of a stage for its record: the last held-out metrics of training, avg@k of
+    an evaluation, or the counts of sampling.
+    """
     metrics, summary = output / "metrics.jsonl", output / "summary.json"
     if metrics.exists():
         rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]

@@ -15,7 +15,7 @@ from verigym.trainer.stages.config import SamplerFields, StepFields
 
 
 class PairsConfig(Frozen):
-    """Preference pairs of graded completions: for one prompt a better one and a worse one."""
+    """Settings of the stage that makes preference pairs: for one prompt, a better and a worse one of its graded completions."""
 
     output: Path
     """Folder of the stage."""
@@ -60,7 +60,7 @@ class TrainedOnDataFields(StepFields):
 
 
 class RewardModelConfig(TrainedOnDataFields):
-    """A Bradley-Terry reward model: a transformer with one output, trained on preference pairs."""
+    """Settings of a Bradley-Terry reward model: a transformer with one output, trained on preference pairs."""
 
     trained: Literal["all", "head"] = "all"
     """all weights, or the head alone on the features of the frozen model, which is a logistic regression."""
@@ -77,7 +77,10 @@ class RewardModelConfig(TrainedOnDataFields):
 
 
 class StepLabelsConfig(SamplerFields):
-    """Step labels without human annotation (Math-Shepherd, 2312.08935): how often completions from each step are correct."""
+    """Settings of step labels without human annotation (Math-Shepherd, 2312.08935).
+
+    A step is labelled by how often completions that continue from it are correct.
+    """
 
     model: str
     """Local model directory or hub id of the policy, which writes the solutions and completes them from their steps."""
@@ -94,7 +97,7 @@ class StepLabelsConfig(SamplerFields):
 
 
 class PrmConfig(TrainedOnDataFields):
-    """A process reward model: a decoder with a head of two classes at the end of each step, laid out as Qwen2.5-Math-PRM."""
+    """Settings of a process reward model: a decoder with a two-class head at the end of each step, as Qwen2.5-Math-PRM."""
 
     labels: Literal["hard", "soft"] = "hard"
     """Of roll-outs: `hard` is 1 where any was right, `soft` the share that was (2312.08935, section 3.3.2)."""
@@ -107,5 +110,5 @@ NOT_DECIDING = FREE_FIELDS - {"steps"} | {"model", "data", "held_out_data", "dev
 
 
 def deciding_settings(config: TrainedOnDataFields) -> dict[str, Any]:
-    """Return the settings that decide the trained weights, as JSON; the model's record keeps them."""
+    """Return the settings that decide the trained weights, as JSON data; the record of the model keeps them."""
     return config.model_dump(mode="json", exclude=NOT_DECIDING)

@@ -11,7 +11,7 @@ from verigym.envs.metrics import Cluster, bootstrap_interval
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its 95% interval; None where there are fewer than two prompts."""
+    """A share with its 95% interval; the interval is None if there are fewer than two prompts."""
 
     value: float
     low: float | None
@@ -23,11 +23,11 @@ class Share:
 
 
 def share(halves: Sequence[int], keys: Sequence[str]) -> Share:
-    """Return a share and its percentile bootstrap interval, drawing whole prompts.
+    """Return the share of correct rows with its percentile bootstrap interval, drawing whole prompts.
 
     Args:
-        halves: of each row 2, 1 or 0: right, a draw, wrong.
-        keys: of each row's prompt; rows of one prompt are not independent.
+        halves: for each row 2 if it is right, 1 if it is a draw, 0 if it is wrong.
+        keys: for each row the key of its prompt; rows of one prompt are not independent.
 
     Raises:
         ValueError: there are no rows, or the lengths differ.
@@ -43,13 +43,13 @@ def share(halves: Sequence[int], keys: Sequence[str]) -> Share:
 
 
 def preferred(chosen: float, rejected: float) -> int:
-    """Return 2 if the first is greater, 1 if both are equal, 0 otherwise."""
+    """Return 2 if `chosen` is greater than `rejected`, 1 if both are equal, 0 otherwise."""
     return int(chosen > rejected) + int(chosen >= rejected)
 
 
 @dataclass(frozen=True)
 class PairRow:
-    """The features of a pair that baselines use."""
+    """The features of a pair that the baselines use."""
 
     key: str
     """Of the prompt."""
@@ -63,7 +63,7 @@ def pair_baselines(rows: Sequence[PairRow], train: Sequence[PairRow]) -> dict[st
     """Return the accuracy of rules that ignore the meaning of the answers.
 
     `longer` and `shorter` prefer an answer by its number of tokens; equal numbers are a draw. `majority` sees each pair in
-    an order drawn by hash, and always prefers the place, first or second, that most training pairs preferred.
+    an order drawn by hash, and always prefers the position, first or second, that most training pairs preferred.
 
     Args:
         rows: the held-out pairs.
@@ -82,12 +82,12 @@ def pair_baselines(rows: Sequence[PairRow], train: Sequence[PairRow]) -> dict[st
 def step_shares(
     probabilities: Sequence[float], labels: Sequence[float], keys: Sequence[str], common: bool
 ) -> tuple[Share, Share]:
-    """Return (share of step verdicts that agree with the label, share that always giving the more common label gets).
+    """Return two shares of steps: those whose verdict agrees with the label, and those that have the label `common`.
 
     Args:
-        probabilities: of each step, the model's that it is right.
-        labels: of each step; both are cut at one half.
-        keys: of each step's task.
+        probabilities: for each step, the model's probability that it is right; cut at one half to give the verdict.
+        labels: for each step its label, cut at one half as well.
+        keys: for each step the key of its task.
         common: the more common label of the training steps.
 
     Raises:
@@ -99,7 +99,7 @@ def step_shares(
 
 
 def flat(figures: Mapping[str, float | Share]) -> dict[str, float]:
-    """Return figures as plain numbers for a log, with both ends of the accuracy's interval."""
+    """Return `figures` as plain numbers for a log, with both ends of the accuracy's interval."""
     found = {name: value.value if isinstance(value, Share) else value for name, value in figures.items()}
     accuracy = figures["accuracy"]
     if isinstance(accuracy, Share) and accuracy.low is not None and accuracy.high is not None:

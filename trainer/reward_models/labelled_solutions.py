@@ -21,7 +21,7 @@ _SPLIT: TypeAdapter[Splitting | Ends] = TypeAdapter(Splitting | Ends)
 
 @dataclass(frozen=True)
 class LabelledSolution:
-    """A solution's steps, and of each the probability that it is right."""
+    """The steps of a solution, each with the probability that it is right."""
 
     prompt: Prompt
     steps: tuple[str, ...]
@@ -29,7 +29,7 @@ class LabelledSolution:
     """In [0, 1]: 0 or 1 where labels are hard. None: unknown, not trained on."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained on."""
+        """Refuse a solution that cannot be trained on."""
         if not self.steps or len(self.steps) != len(self.labels):
             raise UsageError(f"a labelled solution has {len(self.steps)} steps and {len(self.labels)} labels; give one a step")
         for number, label in enumerate(self.labels):
@@ -38,19 +38,20 @@ class LabelledSolution:
 
     @property
     def digest(self) -> str:
-        """A hash of all of it."""
+        """Return a hash of all fields."""
         return sha256_hex(canonical_json([self.prompt.key, list(self.steps), list(self.labels)]))
 
 
 def estimates(right: tuple[int, ...], scored: tuple[int, ...], how: Estimate) -> tuple[float | None, ...]:
-    """Return each step's label from its roll-outs; None where none of them has a verdict.
+    """Return each step's label from its roll-outs; None for a step without a roll-out that has a verdict.
 
-    `hard` is 1 where any was right, `soft` the share that was (Math-Shepherd, arXiv 2312.08935, section 3.3.2).
+    `hard` gives 1 if at least one roll-out was right, `soft` gives the share of right ones (Math-Shepherd, arXiv 2312.08935,
+    section 3.3.2).
 
     Args:
-        right: of each step, how many of the scored roll-outs were right.
-        scored: of each step, how many have a verdict.
-        how: which estimate.
+        right: for each step, how many of the scored roll-outs were right.
+        scored: for each step, how many roll-outs have a verdict.
+        how: the kind of estimate.
     """
     pairs = zip(right, scored, strict=True)
     if how == "hard":
@@ -61,12 +62,12 @@ def estimates(right: tuple[int, ...], scored: tuple[int, ...], how: Estimate) ->
 def read_labels(path: Path, how: Estimate) -> list[LabelledSolution]:
     """Read labelled solutions from JSON Lines.
 
-    A line has `prompt` (a text or messages) and `steps`, and either `right` and `scored`, the counts that `step-labels` writes,
-    or `labels` of another origin: a number in [0, 1] a step, null where it is unknown.
+    A line has `prompt` (a text or messages), `steps`, and one of two kinds of labels: the counts `right` and `scored` that
+    `step-labels` writes, or `labels` of another origin, which is one number in [0, 1] per step, null where it is unknown.
 
     Args:
-        path: of the file.
-        how: which estimate is made of counts.
+        path: the file.
+        how: the kind of estimate that is made from counts.
 
     Raises:
         UsageError: the file cannot be read, is empty, or a line does not fit; the message names file, line and field.
@@ -116,10 +117,10 @@ def _is_text(text: str) -> bool:
 
 
 def splits_of(paths: Sequence[Path]) -> dict[str, Any]:
-    """Return {"split": how steps were split}, as `step-labels` writes it, or {} if no line says.
+    """Return {"split": rule by which steps were split}, as `step-labels` writes it, or {} if no line names a rule.
 
     Raises:
-        UsageError: lines name different ways, so that no environment could cut as all of them, or one names none that there is.
+        UsageError: lines name different rules, so that no environment could split as all of them do, or an unknown rule.
     """
     found: dict[str, Any] = {}
     for path in paths:

@@ -19,20 +19,21 @@ def bradley_terry_loss(
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Return the negative log-likelihood of the preferences under Bradley and Terry's model, in nats.
 
-    `sum_B [-log sigmoid(r_c - r_r - m) + centre (r_c + r_r)^2] / total`: the loss of InstructGPT (Ouyang et al., arXiv
-    2203.02155, equation 1), with the margin m of Llama 2 (Touvron et al., arXiv 2307.09288, section 3.2.2, equation 2) and the
-    centring regulariser of Eisenstein et al. (arXiv 2312.09244), without which only differences of outputs mean anything.
+    The loss is `sum_B [-log sigmoid(r_c - r_r - m) + centre (r_c + r_r)^2] / total`, as in InstructGPT (Ouyang et al., arXiv
+    2203.02155, equation 1), with the margin m of Llama 2 (Touvron et al., arXiv 2307.09288, section 3.2.2, equation 2) and
+    the centring regulariser of Eisenstein et al. (arXiv 2312.09244). Without the regulariser, only differences of outputs
+    are determined.
 
     Args:
         chosen_B: r_c, the model's outputs for the preferred answers.
-        rejected_B: r_r, its outputs for the others.
-        margin_B: m, by how much the preferred answer is better, in units of the output; 0 where None.
+        rejected_B: r_r, the model's outputs for the other answers.
+        margin_B: m, by how much the preferred answer is better, in units of the output; None for 0.
         centre: weight of the regulariser; 0.01 in the paper.
-        total: the denominator, pairs of the whole batch, so that micro-batches add up to it; B where None.
+        total: the denominator, the number of pairs of the whole batch, so that micro-batches add up to it; None for B.
 
     Returns:
-        The loss, and detached sums over the same denominator: `accuracy`, the share of pairs whose preferred answer gets more
-        (an equal output counts half; the margin does not count), and `margin`, the mean of `r_c - r_r`.
+        The loss, and detached sums over the same denominator: `accuracy`, the share of pairs whose preferred answer has the
+        larger output (an equal output counts half; the margin does not count), and `margin`, the mean of `r_c - r_r`.
 
     Raises:
         ValueError: the shapes do not fit, or `centre` or `total` is out of range.
@@ -58,13 +59,13 @@ def bradley_terry_loss(
 def step_loss(logits_N2: torch.Tensor, label_N: torch.Tensor, *, total: int | None = None) -> torch.Tensor:
     """Return the cross-entropy `-(y log p_1 + (1 - y) log p_0)` of steps, in nats, with `p = softmax(logits)`.
 
-    The sum over N steps, divided by `total`. With hard labels this is the objective of Qwen2.5-Math-PRM (arXiv 2501.07301),
-    with soft ones that of Math-Shepherd's soft estimation (arXiv 2312.08935, section 3.3.2).
+    It is the sum over N steps, divided by `total`. With hard labels this is the objective of Qwen2.5-Math-PRM (arXiv
+    2501.07301), with soft ones that of Math-Shepherd's soft estimation (arXiv 2312.08935, section 3.3.2).
 
     Args:
-        logits_N2: of class 0, a wrong step, and class 1, a right one.
+        logits_N2: logits of class 0, a wrong step, and class 1, a right one.
         label_N: y, in [0, 1].
-        total: the denominator, steps of the whole batch; N where None.
+        total: the denominator, the number of steps of the whole batch; None for N.
 
     Raises:
         ValueError: the shapes do not fit together.

@@ -21,7 +21,7 @@ from verigym.trainer.reward_models.labelled_solutions import Estimate, LabelledS
 
 @dataclass(frozen=True)
 class StepOutcomes:
-    """Roll-outs from each step of a solution."""
+    """The results of the roll-outs from each step of a solution."""
 
     prompt: Prompt
     text: str
@@ -34,11 +34,11 @@ class StepOutcomes:
     """How many rollouts of all steps have none, because the verifier failed."""
 
     def labels(self, how: Estimate = "hard") -> tuple[float | None, ...]:
-        """Return the estimate of each step; None where no rollout has a verdict."""
+        """Return the label of each step, estimated as `how` says; None for a step without a roll-out that has a verdict."""
         return estimates(self.right, self.scored, how)
 
     def labelled(self, how: Estimate = "hard") -> LabelledSolution:
-        """Return the labelled solution that a process reward model is trained on."""
+        """Return the solution with its labels, as a process reward model is trained on it."""
         return LabelledSolution(self.prompt, tuple(span.of(self.text) for span in self.spans), self.labels(how))
 
 
@@ -54,20 +54,20 @@ def roll_out(
     how: Splitting | Ends = "paragraphs",
     seed: int = 0,
 ) -> list[StepOutcomes]:
-    """Estimate how good each step of some solutions is, by roll-outs.
+    """Estimate the quality of each step of some solutions by roll-outs: completions that continue after the step.
 
-    After the last step there is nothing left to write: its only rollout is the solution itself. A rollout without a verdict is
-    in no count. What is drawn depends on the seed, the task, the solution, the step and the sample's number, and not on which
-    other solutions are labelled with it.
+    After the last step there is nothing left to write: its only roll-out is the solution itself. A roll-out without a verdict
+    is left out of all counts. The samples depend on the seed, the task, the solution, the step and the sample's number, and
+    not on the other solutions in the call.
 
     Args:
         engine: samples from the policy; it has been synced.
         codec: the policy's tokenizer.
         grader: grades whole solutions.
-        solutions: tasks with a text each; one without steps has no outcomes and is returned all the same.
-        samples: K, completions a step.
-        max_new_tokens: most tokens a completion.
-        temperature: of sampling.
+        solutions: (task, text of the solution); a solution without steps is returned without outcomes.
+        samples: K, completions per step.
+        max_new_tokens: most tokens of a completion.
+        temperature: temperature of sampling.
         how: how steps are split; see `envs/process/steps.py`.
         seed: key of the randomness.
 

@@ -37,7 +37,7 @@ MAX_CHARS = 200_000
 
 @dataclass(frozen=True)
 class PairTokens:
-    """A pair in tokens, prompt and template included."""
+    """A pair of answers in tokens, each with prompt and template."""
 
     chosen: tuple[int, ...]
     rejected: tuple[int, ...]
@@ -46,13 +46,13 @@ class PairTokens:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longer one."""
+        """Return the number of tokens of the longer answer, prompt included."""
         return max(len(self.chosen), len(self.rejected))
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Counts of pairs that are left out, by reason."""
+    """Counts of the pairs that are left out, by reason."""
 
     too_long: int = 0
     """More tokens than max_tokens, or than the model has positions for."""
@@ -63,12 +63,15 @@ class LeftOut:
 
 
 class RewardModelRun(StepRun):
-    """The training run of a sequence classifier with one output."""
+    """The training run of a reward model, which is a sequence classifier with one output."""
 
     config: RewardModelConfig
 
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Return the model and its tokenizer; a language model gets a new head, whose weights depend on the seed alone."""
+        """Return the model and its tokenizer, from `checkpoint` if it is given.
+
+        A language model gets a new head, whose weights depend on the seed alone.
+        """
         how: dict[str, Any] = {"auto": transformers.AutoModelForSequenceClassification, "num_labels": 1}
         with _quiet():  # transformers reports that the head is new
             model, tokenizer = load_model(checkpoint / "model" if checkpoint else self.config.model, self.device, **how)
@@ -87,11 +90,11 @@ class RewardModelRun(StepRun):
         return model, tokenizer
 
     def save(self, folder: Path) -> None:
-        """Write the classifier and its tokenizer."""
+        """Write the classifier and its tokenizer to `folder`."""
         self.export(folder / "model")
 
     def export(self, folder: Path) -> None:
-        """Write what the `reward_model` environment loads."""
+        """Write the classifier to `folder` so that the `reward_model` environment can load it."""
         self.model.save_pretrained(folder)
         self.codec.tokenizer.save_pretrained(folder)
 
@@ -107,7 +110,10 @@ def _quiet() -> Iterator[None]:
 
 
 def new_head_weights(head: dict[str, torch.nn.Parameter], seed: int) -> None:
-    """Draw a head's weights from N(0, 1 / (inputs + 1)), as Stiennon et al. do (arXiv 2009.01325, appendix); biases are 0."""
+    """Draw the weights of `head` from N(0, 1 / (inputs + 1)), keyed by `seed`; biases are 0.
+
+    Stiennon et al. do the same (arXiv 2009.01325, appendix).
+    """
     with torch.no_grad():
         for name, parameter in head.items():
             generator = torch.Generator().manual_seed(keyed_int(seed, "reward model", name))
@@ -116,7 +122,7 @@ def new_head_weights(head: dict[str, torch.nn.Parameter], seed: int) -> None:
 
 
 def tokenized(config: RewardModelConfig, run: RewardModelRun, pairs: Sequence[Preference]) -> tuple[list[PairTokens], LeftOut]:
-    """Return the pairs as the environment would show them, and how many are left out.
+    """Return the pairs in tokens, as the `reward_model` environment encodes them, and the number of pairs left out.
 
     Raises:
         UsageError: the tokenizer has no chat template, or it refuses a prompt.
@@ -153,7 +159,7 @@ def _row(config: RewardModelConfig, shown: RewardModel, pair: Preference, text: 
 
 
 def outputs(run: RewardModelRun, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Return the model's output for each row of tokens, [B]."""
+    """Return the model's outputs `[B]`, one for each of the B token sequences in `rows`."""
     length = max(map(len, rows))
     ids_BT = torch.full((len(rows), length), run.model.config.get_text_config().pad_token_id, dtype=torch.long)
     mask_BT = torch.zeros_like(ids_BT)

@@ -25,7 +25,7 @@ logger = logging.getLogger("verigym.trainer")
 
 @dataclass(frozen=True)
 class Preference:
-    """Two answers to one prompt, of which the first is preferred."""
+    """Two answers to one prompt, of which `chosen` is preferred to `rejected`."""
 
     messages: tuple[Message, ...]
     chosen: str
@@ -35,23 +35,23 @@ class Preference:
 
     @property
     def key(self) -> str:
-        """A hash of the prompt alone."""
+        """Return a hash of the prompt alone."""
         return sha256_hex(canonical_json([message.model_dump() for message in self.messages]))
 
     @property
     def digest(self) -> str:
-        """A hash of all of it."""
+        """Return a hash of all fields."""
         return sha256_hex(canonical_json([self.key, self.chosen, self.rejected, self.margin]))
 
     @property
     def chosen_shown_first(self) -> bool:
-        """Whether a reader who is shown both in an order drawn by their hash would see the preferred one first."""
+        """Return True if the preferred answer comes first when both are shown in an order drawn by their hash."""
         return int(sha256_hex("/".join(sorted((self.chosen, self.rejected))))[0], 16) % 2 == (self.chosen < self.rejected)
 
 
 @dataclass(frozen=True)
 class GradedCompletion:
-    """A completion with its reward; None where the verifier failed."""
+    """A completion with its reward; the reward is None if the verifier failed."""
 
     messages: tuple[Message, ...]
     text: str
@@ -59,14 +59,14 @@ class GradedCompletion:
 
     @property
     def key(self) -> str:
-        """A hash of the prompt alone."""
+        """Return a hash of the prompt alone."""
         return sha256_hex(canonical_json([message.model_dump() for message in self.messages]))
 
 
 def read_preferences(path: Path) -> list[Preference]:
     """Read pairs from JSON Lines: `prompt` (a text or messages), `chosen`, `rejected` and optionally `margin`.
 
-    Other fields, such as those of where a pair comes from, are left alone.
+    Other fields, such as the origin of a pair, are ignored.
 
     Raises:
         UsageError: the file cannot be read, is empty, or a line does not fit; the message names file, line and field.
@@ -86,7 +86,7 @@ def read_preferences(path: Path) -> list[Preference]:
 
 
 def read_graded(path: Path, on_row: Callable[[], None] = lambda: None) -> list[GradedCompletion]:
-    """Read graded completions from JSON Lines: `prompt`, `completion` and `reward` (null where it was not scored).
+    """Read graded completions from JSON Lines: `prompt`, `completion` and `reward` (null if it was not scored).
 
     Args:
         path: the file.
@@ -106,10 +106,10 @@ def read_graded(path: Path, on_row: Callable[[], None] = lambda: None) -> list[G
 
 
 def rows_of(path: Path, wanted: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield (`file:line`, object) of a JSON Lines file that has at least one.
+    """Yield (`file:line`, object) for each line of a JSON Lines file.
 
     Raises:
-        UsageError: it cannot be read, has no rows, or a line is no object.
+        UsageError: the file cannot be read, has no rows, or a line is not an object.
     """
     empty = True
     for place, row in json_lines(path):
@@ -122,10 +122,10 @@ def rows_of(path: Path, wanted: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def prompt_of(row: Mapping[str, Any], place: str) -> tuple[Message, ...]:
-    """Return a row's `prompt`, a text or messages.
+    """Return the messages of the field `prompt` in `row`, which is a text or a list of messages.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: `prompt` is neither; the message begins with `place`.
     """
     prompt = row.get("prompt")
     messages = (Message(role="user", content=prompt),) if isinstance(prompt, str) else messages_of(prompt, "prompt", place)
@@ -135,10 +135,10 @@ def prompt_of(row: Mapping[str, Any], place: str) -> tuple[Message, ...]:
 
 
 def text_of(row: Mapping[str, Any], field: str, place: str) -> str:
-    """Return a field that is a text with something in it.
+    """Return the text in the field `field` of `row`.
 
     Raises:
-        UsageError: it is missing, no text, or blank.
+        UsageError: the field is missing, not a text, or blank; the message begins with `place`.
     """
     value = row.get(field)
     if not isinstance(value, str):
@@ -172,12 +172,12 @@ def _number(value: Any, field: str, place: str) -> float:
 
 
 def split_by_prompt(pairs: Sequence[Preference], share: float, most: int) -> tuple[list[Preference], list[Preference]]:
-    """Return (training pairs, held-out pairs), split by the hash of the prompt, so that no prompt is on both sides.
+    """Return (training pairs, held-out pairs), split by the hash of the prompt, so that no prompt is in both.
 
     Args:
-        pairs: all of them.
-        share: of the prompts, how many are held out.
-        most: held-out pairs beyond this number are left out, and not learnt either.
+        pairs: all pairs.
+        share: share of the prompts that is held out.
+        most: most held-out pairs; the pairs beyond this number are used in neither set.
     """
     held = [one for one in pairs if int(one.key[:8], 16) < share * 2**32]
     train = [one for one in pairs if int(one.key[:8], 16) >= share * 2**32]
@@ -187,13 +187,13 @@ def split_by_prompt(pairs: Sequence[Preference], share: float, most: int) -> tup
 def make_preferences(
     graded: Sequence[GradedCompletion], *, per_prompt: int, least_gap: float, gap_as_margin: float, seed: int
 ) -> tuple[list[Preference], dict[str, int]]:
-    """Return pairs of a better and a worse completion of one prompt, and counts, also of prompts without a pair.
+    """Return pairs of a better and a worse completion of one prompt, and counts, which include the prompts without a pair.
 
     Args:
-        graded: completions, of any number of prompts in any order; a text that comes again for a prompt counts once.
-        per_prompt: most pairs a prompt, drawn by hash.
+        graded: completions, of any number of prompts in any order; repeated texts of a prompt count once.
+        per_prompt: most pairs per prompt, drawn by hash.
         least_gap: by how much the rewards must differ, more than 0.
-        gap_as_margin: the margin is this times the difference of the rewards.
+        gap_as_margin: the margin is this factor times the difference of the rewards.
         seed: key of the choice.
     """
     prompts: dict[str, dict[str, GradedCompletion]] = {}
@@ -228,7 +228,7 @@ def _gap(good: GradedCompletion, bad: GradedCompletion) -> float:
 
 
 def make_pairs(config: PairsConfig) -> Path:
-    """Write the pairs and return their file, `pairs.jsonl`; `summary.json` beside it has the counts.
+    """Write the pairs to `pairs.jsonl` and return its path; `summary.json` beside it has the counts.
 
     Raises:
         UsageError: a file does not fit, or no prompt has completions of different rewards.

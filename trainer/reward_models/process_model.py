@@ -29,7 +29,7 @@ CONVENTION: Convention = CONVENTIONS["qwen"]
 
 @dataclass(frozen=True)
 class StepTokens:
-    """A solution in tokens, and where the steps that have a label end."""
+    """A solution in tokens, with the positions at which the labelled steps end."""
 
     token_ids: tuple[int, ...]
     places: tuple[int, ...]
@@ -37,16 +37,16 @@ class StepTokens:
 
 
 class ProcessRewardModel(torch.nn.Module):
-    """A decoder and its head."""
+    """A decoder with a head that classifies each step as wrong or right."""
 
     def __init__(self, model: Any, tokenizer: Any, *, seed: int) -> None:
-        """Put a head on a language model's decoder, and the mark after a step into its vocabulary.
+        """Put a head on a language model's decoder, and add the token that marks the end of a step to its vocabulary.
 
-        The head's weights depend on the seed alone; the mark's embedding begins as the mean of all.
+        The head's weights depend on the seed alone; the embedding of the mark begins as the mean of all embeddings.
 
         Args:
             model: a causal language model of transformers, or its decoder; it is changed, not copied.
-            tokenizer: its fast tokenizer; the mark is added where it has none.
+            tokenizer: the model's fast tokenizer; the mark is added if it has none.
             seed: key of the head's weights.
         """
         super().__init__()
@@ -64,7 +64,7 @@ class ProcessRewardModel(torch.nn.Module):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Return what `save` wrote, bit by bit, on the CPU."""
+        """Return the model that `save` wrote to `folder`, bit by bit, on the CPU."""
         body = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32)
         model = cls(body, transformers.AutoTokenizer.from_pretrained(folder), seed=0)
 
@@ -77,19 +77,20 @@ class ProcessRewardModel(torch.nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are."""
+        """Return the device of the weights."""
         found: torch.device = self.model.device
         return found
 
     def tokens(self, solution: LabelledSolution, system: str | None = None) -> StepTokens:
-        """Lay out a solution.
+        """Return a solution in tokens, with the mark after each step.
 
         Args:
-            solution: its steps and labels.
-            system: the system message of a task that has none; the convention's own where None, none where empty.
+            solution: the steps and labels.
+            system: the system message for a task that has none. None takes the default of Qwen2.5-Math-PRM, and an empty text
+                gives no system message.
 
         Raises:
-            UsageError: the tokenizer merges a mark with what stands beside it, or its template shows no assistant's turn.
+            UsageError: the tokenizer merges a mark with the text beside it, or its template shows no assistant's turn.
         """
         convention = CONVENTION if system is None else replace(CONVENTION, system=system or None)
         try:
@@ -100,7 +101,7 @@ class ProcessRewardModel(torch.nn.Module):
         return StepTokens(row.token_ids, tuple(place for place, _ in known), tuple(label for _, label in known))
 
     def logits(self, rows: Sequence[StepTokens]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (logits_N2, label_N) of the steps that have a label, row by row."""
+        """Return (logits_N2, label_N) of the labelled steps, row by row."""
         length = max(len(row.token_ids) for row in rows)
         ids_BT = torch.zeros(len(rows), length, dtype=torch.long)
         mask_BT = torch.zeros_like(ids_BT)
@@ -116,7 +117,10 @@ class ProcessRewardModel(torch.nn.Module):
         return self.score(hidden_BTH[row_N, place_N]).float(), torch.tensor(labels, device=self.device)
 
     def save(self, folder: Path) -> None:
-        """Write weights, configuration and tokenizer; `ProcessEnvironment(kind="qwen", model=folder)` loads them."""
+        """Write weights, configuration and tokenizer to `folder`.
+
+        `ProcessEnvironment(kind="qwen", model=folder)` loads them.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         weights = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         weights.update({f"{PREFIX}{name}": tensor for name, tensor in self.score.state_dict().items()})
@@ -128,7 +132,7 @@ class ProcessRewardModel(torch.nn.Module):
 
 
 def _make_room(body: Any, tokens: int) -> None:
-    """Give a decoder embeddings for so many tokens; new ones begin as the mean of the old."""
+    """Enlarge the embeddings of the decoder `body` to `tokens` tokens; new ones begin as the mean of the old."""
     before = body.get_input_embeddings().weight.shape[0]
     if tokens <= before:
         return

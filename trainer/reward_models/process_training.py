@@ -38,9 +38,10 @@ class SolutionTokens:
 
 
 def train_prm(config: PrmConfig) -> Path:
-    """Train, from the newest checkpoint in `config.output` if there is one, and return the final model's folder.
+    """Train a process reward model, from the newest checkpoint in `config.output` if there is one, and return its folder.
 
-    The environment `process` loads it with `kind: qwen`. `verigym.json` in it records how it was made and its held-out figures.
+    The environment `process` loads the folder with `kind: qwen`. The file `verigym.json` in it records how the model was
+    made, and its held-out figures.
 
     Raises:
         UsageError: the model, the labels or a checkpoint do not fit.
@@ -81,10 +82,10 @@ def train_prm(config: PrmConfig) -> Path:
 
 
 def gather(config: PrmConfig) -> tuple[list[LabelledSolution], list[LabelledSolution]]:
-    """Return (training solutions, held-out solutions), without those that have no label.
+    """Return (training solutions, held-out solutions), without solutions that have no label.
 
     Raises:
-        UsageError: a file does not fit, no solution has a label, or held-out tasks are learnt as well.
+        UsageError: a file does not fit, no solution has a label, or a held-out task is also a training task.
     """
     found = _labelled(config.data, config)
     if not config.held_out_data:
@@ -111,7 +112,7 @@ def _labelled(paths: Sequence[Path], config: PrmConfig) -> list[LabelledSolution
 
 
 def digest(solutions: Sequence[LabelledSolution]) -> str:
-    """Return a hash of the solutions and their order."""
+    """Return a hash of `solutions`, which depends on their order."""
     return sha256_hex(canonical_json([one.digest for one in solutions]))
 
 
@@ -121,7 +122,10 @@ class PrmRun(StepRun):
     config: PrmConfig
 
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Return the model and its tokenizer; a language model gets a new head, whose weights depend on the seed alone."""
+        """Return the model and its tokenizer, from `checkpoint` if it is given.
+
+        A language model gets a new head, whose weights depend on the seed alone.
+        """
         if checkpoint is not None:
             model = ProcessRewardModel.load(checkpoint / "model").to(self.device)
         else:
@@ -129,18 +133,18 @@ class PrmRun(StepRun):
         return model, model.tokenizer
 
     def save(self, folder: Path) -> None:
-        """Write the model and its tokenizer."""
+        """Write the model and its tokenizer to `folder`."""
         self.model.save(folder / "model")
 
     def export(self, folder: Path) -> None:
-        """Write what the `process` environment loads."""
+        """Write the model to `folder` so that the `process` environment can load it."""
         self.model.save(folder)
 
 
 def tokenized(
     config: PrmConfig, run: PrmRun, solutions: Sequence[LabelledSolution]
 ) -> tuple[list[SolutionTokens], dict[str, int]]:
-    """Return the solutions as the environment would show them, and how many are left out because they are too long."""
+    """Return the solutions in tokens, as the `process` environment encodes them, and how many are left out as too long."""
     held = getattr(run.model.model.config.get_text_config(), "max_position_embeddings", None)
     most = min(config.max_tokens, held or config.max_tokens)
     rows = [SolutionTokens(one.prompt.key, run.model.tokens(one, config.system)) for one in solutions]
@@ -156,7 +160,7 @@ def _micro_batches(rows: Sequence[SolutionTokens], config: PrmConfig, device: st
 
 
 def step_gradient(run: PrmRun, rows: Sequence[SolutionTokens], config: PrmConfig) -> dict[str, float]:
-    """Add the gradient of the mean loss over a batch's labelled steps, and return the batch's metrics."""
+    """Add the gradient of the mean loss over the labelled steps of `rows`, and return metrics of these steps."""
     run.model.train()
     total, loss = sum(len(row.tokens.labels) for row in rows), 0.0
     for some in _micro_batches(rows, config, run.device.type):
@@ -172,7 +176,10 @@ def step_gradient(run: PrmRun, rows: Sequence[SolutionTokens], config: PrmConfig
 def held_out_figures(
     run: PrmRun, rows: Sequence[SolutionTokens], train: Sequence[SolutionTokens], config: PrmConfig
 ) -> dict[str, float | Share]:
-    """Return loss and accuracy on held-out steps, and the accuracy of always giving the more common label."""
+    """Return loss and accuracy on the held-out steps of `rows`, and the accuracy of always giving the more common label.
+
+    The more common label is that of the training steps in `train`.
+    """
     run.model.eval()
     probabilities: list[float] = []
     labels: list[float] = []

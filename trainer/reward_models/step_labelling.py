@@ -38,7 +38,7 @@ Task = tuple[Source, Prompt]
 
 @dataclass(frozen=True)
 class Solution:
-    """A solution with the counts of its roll-outs."""
+    """A solution with the results of its roll-outs, counted by step."""
 
     text: str
     steps: tuple[str, ...]
@@ -50,7 +50,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class LabelledPrompt:
-    """A prompt with its solutions."""
+    """A prompt with its labelled solutions."""
 
     number: int
     source: str
@@ -60,10 +60,10 @@ class LabelledPrompt:
 
 
 def label_steps(config: StepLabelsConfig) -> Path:
-    """Label the steps, resuming where an earlier call stopped, and return the data set's file, `labels.jsonl`.
+    """Label the steps, resuming where an earlier call stopped, and return the path of the data set, `labels.jsonl`.
 
-    Each line is a solution: `prompt`, `steps`, and of each step how many of its roll-outs were `right` and how many `scored`; a
-    roll-out without a verdict is in neither. `summary.json` has the counts.
+    Each line is a solution: `prompt`, `steps`, and for each step the number of its roll-outs that were `right` and that were
+    `scored`. A roll-out without a verdict is in neither number. `summary.json` has the counts.
 
     Raises:
         UsageError: the model or a source does not fit, or no step has a label.
@@ -134,7 +134,7 @@ def _label_all(
 def _label_block(
     config: StepLabelsConfig, engine: Engine, codec: Codec, graders: Mapping[str, Grader], tasks: Sequence[Task], first: int
 ) -> list[LabelledPrompt]:
-    """Sample solutions of some prompts and roll out from their steps."""
+    """Sample solutions of `tasks` and roll out from their steps; `first` is the number of the first task."""
     groups = collect(
         engine,
         codec,
@@ -189,7 +189,7 @@ def _row(config: StepLabelsConfig, one: LabelledPrompt, solution: Solution, made
 
 
 def summary(found: Sequence[LabelledPrompt], *, repeated: int, too_long: int = 0) -> dict[str, float]:
-    """Return counts; `unscored` roll-outs are those that the verifier failed on."""
+    """Return counts over the prompts `found`; `unscored` counts the roll-outs on which the verifier failed."""
     solutions = [solution for one in found for solution in one.solutions]
     scored = [count for solution in solutions for count in solution.scored]
     return {

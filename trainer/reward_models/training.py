@@ -29,9 +29,10 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def train_reward_model(config: RewardModelConfig) -> Path:
-    """Train, from the newest checkpoint in `config.output` if there is one, and return the final model's folder.
+    """Train a reward model, from the newest checkpoint in `config.output` if there is one, and return its folder.
 
-    The `reward_model` environment loads it. `verigym.json` in it records how it was made, and its held-out figures.
+    The `reward_model` environment loads the folder. The file `verigym.json` in it records how the model was made, and its
+    held-out figures.
 
     Raises:
         UsageError: the model, the pairs or a checkpoint do not fit.
@@ -76,7 +77,7 @@ def gather(config: RewardModelConfig) -> tuple[list[Preference], list[Preference
     """Return (training pairs, held-out pairs).
 
     Raises:
-        UsageError: a file does not fit, none is left to learn, or held-out prompts are learnt as well.
+        UsageError: a file does not fit, no training pair is left, or a held-out prompt is also a training prompt.
     """
     found = [pair for path in config.data for pair in read_preferences(path)]
     if not config.held_out_data:
@@ -92,18 +93,18 @@ def gather(config: RewardModelConfig) -> tuple[list[Preference], list[Preference
 
 
 def digest(pairs: Sequence[Preference]) -> str:
-    """Return a hash of the pairs and their order."""
+    """Return a hash of `pairs`, which depends on their order."""
     return sha256_hex(canonical_json([pair.digest for pair in pairs]))
 
 
 def _micro_batches(pairs: Sequence[PairTokens], config: RewardModelConfig, device: str) -> list[list[PairTokens]]:
-    """Return micro-batches; a pair is two rows."""
+    """Return `pairs` in micro-batches within the token budget; a pair counts as two rows."""
     numbers = micro_batches([pair.longest for pair in pairs], max(1, config.micro_batch_tokens // 2), device)
     return [[pairs[number] for number in batch] for batch in numbers]
 
 
 def pair_gradient(run: RewardModelRun, pairs: Sequence[PairTokens], config: RewardModelConfig) -> dict[str, float]:
-    """Add the gradient of the mean loss over a batch of pairs, and return the batch's metrics."""
+    """Add the gradient of the mean loss over `pairs`, one batch, and return the batch's metrics."""
     run.model.train()
     metrics = {
         "loss": 0.0,
@@ -137,7 +138,10 @@ def _scored(
 def held_out_figures(
     run: RewardModelRun, pairs: Sequence[PairTokens], train: Sequence[PairTokens], config: RewardModelConfig
 ) -> dict[str, float | Share]:
-    """Return loss, mean margin and accuracy of held-out pairs, and the accuracy of the baselines."""
+    """Return loss, mean margin and accuracy of the held-out `pairs`, and the accuracy of the baselines.
+
+    Baselines that need training pairs use `train`.
+    """
     scored = _scored(run, pairs, config)
     chosen_B = torch.tensor([chosen for _, chosen, _ in scored])
     rejected_B = torch.tensor([rejected for _, _, rejected in scored])
@@ -158,7 +162,7 @@ def held_out_figures(
 def conclusions(
     run: RewardModelRun, pairs: Sequence[PairTokens], train: Sequence[PairTokens], config: RewardModelConfig
 ) -> dict[str, Any]:
-    """Return the final held-out figures with intervals; warn if a baseline explains the accuracy as well."""
+    """Return the final figures of the held-out `pairs` with intervals; warn if the model is not clearly above a baseline."""
     figures = held_out_figures(run, pairs, train, config)
     accuracy = figures["accuracy"]
     for name in ("longer", "shorter", "majority"):

@@ -28,7 +28,7 @@ from verigym.trainer.tasks.mixture import Source
 
 @dataclass(frozen=True)
 class Group:
-    """A prompt's completions, all sampled from the same policy, or with `overlap: free` from several in a row."""
+    """A prompt with its completions, all sampled from one policy, or with `overlap: free` from consecutive policies."""
 
     source: str
     prompt: Prompt
@@ -45,18 +45,18 @@ class Group:
 
     @property
     def canary(self) -> bool:
-        """Whether no answer to this prompt is right. Canaries test the verifier and are never trained on."""
+        """Return True if no answer to this prompt is right. Canaries test the verifier and are never trained on."""
         return self.prompt.metadata.get("canary") == "reject"
 
     @property
     def pass_rate(self) -> float | None:
-        """Share of correct completions among the scored ones; None where none is scored."""
+        """Return the share of correct completions among the scored ones; None if none is scored."""
         scored = [score for score in self.scores if score.scored]
         return sum(score.status is Status.CORRECT for score in scored) / len(scored) if scored else None
 
     @property
     def truncated(self) -> list[bool]:
-        """Which completions were cut off by the token limit."""
+        """Return, for each completion, True if the token limit cut it off."""
         return [completion.finish_reason == "length" for completion in self.generated]
 
 
@@ -67,7 +67,7 @@ UNREAD = (Status.NO_ANSWER, Status.TRUNCATED)
 
 
 class Dropped(Exception):
-    """The generation was abandoned because the run is to stop; repeated, it gives the same completions."""
+    """Raised when generation was abandoned because the run is to stop. Repeating it gives the same completions."""
 
 
 def collect(
@@ -88,33 +88,32 @@ def collect(
     episodes: Episodes | None = None,
     sampling: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Group]:
-    """Generate completions number `first` to `samples` - 1 of each task and grade each as soon as it ends.
+    """Generate completions number `first` to `samples` - 1 of each task, and grade each as soon as it ends.
 
-    Where an environment opens sessions, a completion is an episode of several turns.
-
-    Where an environment grades groups, a task's completions are graded once the last of them has ended. With several processes,
-    each handles its share of the tasks, and all return all groups.
+    If an environment opens sessions, a completion is an episode of several turns. If an environment grades groups, a task's
+    completions are graded once the last of them has ended. With several processes, each handles its share of the tasks, and
+    all return all groups.
 
     Args:
         engine: samples from the policy.
         codec: the policy's tokenizer.
         graders: returns the grader of a source.
         tasks: sources and prompts.
-        samples: completions a prompt, those before `first` among them.
+        samples: completions per prompt, including those before `first`.
         key: randomness key; the prompt's number and key and the sample's number are appended.
-        max_new_tokens: most tokens a completion; in an episode, in all its turns.
+        max_new_tokens: most tokens of a completion; in an episode, of all its turns together.
         temperature: 0 is greedy.
-        first: number of the first completion to generate; an environment that grades groups sees those from it on.
-        names: stand in the randomness keys instead of the prompts' numbers, so that they do not depend on the other tasks.
+        first: number of the first completion to generate; an environment that grades groups sees only those from `first` on.
+        names: replace the prompts' numbers in the randomness keys, so that the keys do not depend on the other tasks.
         clock: records the time of generation and of the wait for verdicts after it.
         world: the processes that train together.
-        give_up: whether to stop; called whenever a completion ends, and twice a second during the wait for verdicts.
+        give_up: returns True to stop; called whenever a completion ends, and twice per second during the wait for verdicts.
         episodes: plays the episodes of sources whose environments open sessions.
         sampling: makes the context in which the engine samples, see `Learner.sampling`.
 
     Raises:
         Dropped: `give_up` returned True.
-        UsageError: a source's environment opens sessions, and nothing plays them.
+        UsageError: a source's environment opens sessions, and `episodes` is None.
     """
     if not tasks:
         return []
@@ -144,7 +143,7 @@ def collect(
 
 
 def refused_episodes(source: Source) -> UsageError:
-    """Return the error of a command that plays no episodes."""
+    """Return the error of a command that cannot play the episodes of `source`."""
     return UsageError(
         f"source {source.label!r}: environment {source.environment.name!r} has episodes of several turns, which this command "
         "does not play; take an environment of one turn"
@@ -152,7 +151,7 @@ def refused_episodes(source: Source) -> UsageError:
 
 
 class _Sampled(TypedDict):
-    """The fields of a `Group` that its completions give."""
+    """The fields of a `Group` that are filled from its completions."""
 
     generated: tuple[Generated, ...]
     texts: tuple[str, ...]
@@ -188,7 +187,7 @@ class _Rollout:
     """Completions of groups that are graded together, until the last has ended."""
 
     def run(self, max_new_tokens: int) -> list[_Sampled]:
-        """Return what each task's completions give."""
+        """Sample and grade all tasks, and return the completions and scores of each."""
         try:
             self._open_episodes()
             with self.sampling():
@@ -225,7 +224,7 @@ class _Rollout:
                 self.rows[i, g] = self.episodes.begin((i, g), source, prompt, self.ids[i], key, self.engine.positions)
 
     def _play(self, engine: EpisodeEngine, max_new_tokens: int) -> None:
-        """Sample everything with an engine that knows episodes."""
+        """Sample everything with `engine`, which knows which requests are turns of one episode."""
         first = [
             self.rows[one.place].request if one.place in self.rows else one
             for one in requests_of(self.ids, self.keys, max_new_tokens)
@@ -245,7 +244,7 @@ class _Rollout:
             engine.play(first, temperature=self.temperature, on_finished=sampled, arrivals=replies.arrivals)
 
     def _play_rounds(self, live: list[EpisodeRow]) -> None:
-        """Play in lockstep from the first replies on."""
+        """Play the episodes `live` in lockstep, starting with the replies to their first turns."""
         while live and self.episodes is not None:
             with self.clock("reply_wait"):
                 live = settle_all(self.episodes, live, self._over, self._poll)
@@ -310,7 +309,7 @@ class _Rollout:
 
 
 def gold_text(prompt: Prompt) -> str | None:
-    """Return a prompt's gold for logs: the field `answer` of its reference, or the whole reference as JSON."""
+    """Return the gold answer of `prompt` for logs: the field `answer` of its reference, or the whole reference as JSON."""
     parts = [reference.model_dump(mode="json", exclude_defaults=True) for reference in prompt.references.values()]
     golds = [part["answer"] if isinstance(part.get("answer"), str) else canonical_json(part) for part in parts if part]
     text = "; ".join(dict.fromkeys(golds))
@@ -318,14 +317,14 @@ def gold_text(prompt: Prompt) -> str | None:
 
 
 def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (rewards_PG, scored_PG). An unscored completion has nan and False; no mean and no loss includes it."""
+    """Return (rewards_PG, scored_PG). An unscored completion has nan and False, and is left out of means and losses."""
     rewards = [[float("nan") if s.reward is None else s.reward for s in group.scores] for group in groups]
     rewards_PG = torch.tensor(rewards, dtype=torch.float64)
     return rewards_PG, ~rewards_PG.isnan()
 
 
 def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
-    """Stop the run where a canary was graded correct: its verifier is being hacked, or is broken.
+    """Stop the run if a canary was graded correct: its verifier is being hacked, or is broken.
 
     Raises:
         UsageError: a completion of a prompt with `metadata["canary"] == "reject"` was graded correct.
@@ -342,8 +341,8 @@ def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
 def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Return mean reward, accuracy, lengths, times of verdicts and counts of failures, over all sources and for each source.
 
-    Means of verdicts are over scored completions; without any, the metric is absent rather than zero. `status/STATUS` is a
-    share of all completions, absent where none has the status.
+    Means of verdicts are over scored completions; without scored completions the metric is absent, not zero.
+    `status/STATUS` is a share of all completions, and absent if none has the status.
     """
     metrics: dict[str, float] = {}
     labels = sorted({group.source for group in groups})

@@ -10,15 +10,15 @@ from verigym.trainer.rollout.collect import Group
 
 
 def episode_metrics(groups: Sequence[Group], positions: int | None = None) -> dict[str, float]:
-    """Return the metrics of the groups that have episodes; none where no group has.
+    """Return the metrics of the groups that have episodes; empty if no group has.
 
-    By source: `turns` (of the assistant, mean), `calls` and `calls/TOOL` (an episode, mean), `malformed_calls` (share of the
-    calls that had a fault), `tool_exceptions` (an episode, mean), `reply_s` (mean), `episodes_cut_off` (share that a limit
-    ended), `read_tokens` (an episode, mean) and, with the number of positions, `context_used` (largest share).
+    By source: `turns` of the assistant, `calls`, `calls/TOOL`, `tool_exceptions` and `read_tokens` are means per episode.
+    `malformed_calls` is the share of the calls that had a fault, `reply_s` a mean in seconds, `episodes_cut_off` the share of
+    episodes that a limit ended and, if `positions` is given, `context_used` the largest share of the positions in use.
 
     Args:
-        groups: of one step.
-        positions: tokens that prompt and episode may have together.
+        groups: the groups of one step.
+        positions: most tokens of prompt and episode together.
     """
     metrics: dict[str, float] = {}
     for label in dict.fromkeys(group.source for group in groups if group.episodes):

@@ -26,7 +26,7 @@ from verigym.trainer.tasks.mixture import Source
 
 @dataclass(frozen=True)
 class EpisodeLimits:
-    """What one episode may take."""
+    """The limits of one episode."""
 
     max_turns: int
     """The assistant's turns."""
@@ -40,7 +40,7 @@ class EpisodeLimits:
 
 @dataclass
 class EpisodeRow:
-    """One episode that is being played."""
+    """An episode while it is played."""
 
     place: tuple[int, int]
     """Prompt and sample."""
@@ -68,7 +68,7 @@ class EpisodeRow:
 
     @property
     def room(self) -> int:
-        """Most tokens of the next turn."""
+        """Return the most tokens of the next turn."""
         limits = self.limits
         room = limits.max_new_tokens - sum(self.written)
         if limits.max_turn_tokens is not None:
@@ -79,16 +79,16 @@ class EpisodeRow:
 
     @property
     def turn_key(self) -> tuple[object, ...]:
-        """Randomness key of the next turn; the first turn has the row's own."""
+        """Return the randomness key of the next turn; the first turn has the row's own key."""
         return (*self.key, "turn", len(self.turns)) if self.turns else self.key
 
     @property
     def request(self) -> Request:
-        """The request of the next turn."""
+        """Return the request for the next turn."""
         return Request(self.place, (*self.prompt_ids, *self.tokens), self.turn_key, self.room, self.key)
 
     def generated(self) -> Generated:
-        """Return the tokens of the episode; what was read has no log-probability and is masked."""
+        """Return the tokens of the episode. Tokens that the policy did not sample have no log-probability and are masked."""
         ended = "length" if self.reason in ("length", "turns", "context") else "stop"
         return Generated(
             tuple(self.tokens),
@@ -100,7 +100,7 @@ class EpisodeRow:
         )
 
     def completion(self) -> Completion:
-        """Return what is judged."""
+        """Return the episode as the completion that the environment judges."""
         assert self.reason is not None
         own = [token for token, written in zip(self.tokens, self.written, strict=True) if written]
         return self.transcript.completion(self.reason, self.outcome, self.failure, own)
@@ -112,12 +112,12 @@ class Episodes:
     def __init__(
         self, codec: Codec, sessions: Mapping[str, Sessions], limits: EpisodeLimits, order: TurnOrder = "lockstep"
     ) -> None:
-        """Play with these.
+        """Prepare to play episodes; none is open yet.
 
         Args:
             codec: the policy's tokenizer.
-            sessions: by label of the source.
-            limits: of each episode.
+            sessions: sessions of each source, by label.
+            limits: limits of each episode.
             order: see `turn_order`.
         """
         self.codec, self.sessions, self.limits, self.order = codec, sessions, limits, order
@@ -133,10 +133,10 @@ class Episodes:
         key: tuple[object, ...],
         positions: int | None,
     ) -> EpisodeRow:
-        """Open an episode of a task; `positions` is the engine's.
+        """Open an episode of a task; `positions` is the most tokens that the engine takes.
 
         Raises:
-            UsageError: the chat template cannot go on after a turn, or the prompt leaves no room.
+            UsageError: the chat template cannot continue after a turn, or the prompt leaves no room.
         """
         known = [one for one in (self.limits.positions, positions) if one is not None]
         limits = replace(self.limits, positions=min(known, default=None))
@@ -153,7 +153,7 @@ class Episodes:
         return EpisodeRow(place, key, ids, tools, Transcript(prompt), episode, limits)
 
     def take(self, row: EpisodeRow, piece: Generated) -> None:
-        """Add a turn that was sampled and, if it is whole, give it to the session."""
+        """Add the sampled tokens `piece` to the turn of `row` and, if the turn is complete, give it to the session."""
         most, start = row.room, len(row.tokens)
         row.tokens += piece.token_ids[:most]
         row.logprobs += piece.logprobs[:most]
@@ -173,7 +173,7 @@ class Episodes:
             self._end(row, "context" if full else "length")
 
     def settle(self, row: EpisodeRow) -> bool:
-        """Take what the session said, and return whether the episode goes on. The future that it waits for is done."""
+        """Add the session's replies to `row`, and return True if the episode goes on. Their future must be done."""
         waiting, row.waiting = row.waiting, None
         assert waiting is not None
         try:
@@ -218,7 +218,7 @@ class Episodes:
 
 
 def with_room(config: TrainConfig, sessions: Mapping[str, Sessions], positions: int | None) -> TrainConfig:
-    """Return a run whose vLLM has room for what episodes read, where the run does not say how much it takes."""
+    """Return `config` with `vllm_max_model_len` set to `positions` if episodes need this and `config` leaves it out."""
     if not sessions or config.engine != "vllm" or config.vllm_max_model_len is not None or positions is None:
         return config
     return config.model_copy(update={"vllm_max_model_len": positions})
@@ -227,11 +227,11 @@ def with_room(config: TrainConfig, sessions: Mapping[str, Sessions], positions: 
 def build_episodes(
     codec: Codec, sessions: Mapping[str, Sessions] | None, config: Any, positions: int | None
 ) -> Episodes | None:
-    """Return what plays the episodes of a run or an evaluation; None where no source has any.
+    """Return the player of the episodes of a run or an evaluation; None if no source has episodes.
 
     Args:
         codec: the policy's tokenizer.
-        sessions: by label of the source.
+        sessions: sessions of each source, by label.
         config: settings with `EpisodeFields` and `max_new_tokens`.
         positions: most tokens of prompt and episode together; None for no limit.
     """

@@ -19,7 +19,10 @@ from verigym.trainer.tasks.mixture import Source
 
 @contextmanager
 def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = SOLO) -> Iterator[dict[str, Grader]]:
-    """Yield each source's grader, by label. Sources share one grader unless two set one environment's options differently."""
+    """Yield the grader of each source, by the source's label.
+
+    Sources share one grader, unless two sources use the same environment with different options.
+    """
     made, pool_of = pools({source.label: source.environment for source in sources})
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
     limits["cluster"] = config.cluster
@@ -32,10 +35,10 @@ def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = 
 
 @contextmanager
 def open_sessions(sources: Sequence[Source], config: TrainConfig, world: World = SOLO) -> Iterator[dict[str, Sessions]]:
-    """Yield the sessions of each source whose environment has episodes, by label; shared as graders are.
+    """Yield the sessions of each source whose environment has episodes, by label. Sources share them as they share graders.
 
     Raises:
-        UsageError: a setting of episodes is given, and no source has any.
+        UsageError: a setting of episodes is given, and no source has episodes.
     """
     playing = {source.label: source.environment for source in sources if opens_sessions(source.environment)}
     shared, pool_of = pools(playing)

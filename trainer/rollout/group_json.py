@@ -12,7 +12,7 @@ from verigym.trainer.rollout.collect import Group
 
 
 def dump_group(group: Group) -> dict[str, Any]:
-    """Return a group as JSON. Floats survive, because Python writes the digits that read back as the same float."""
+    """Return `group` as JSON data. Floats are exact, because Python writes enough digits to read the same float back."""
     return {
         "source": group.source,
         "prompt": group.prompt.model_dump(mode="json"),
@@ -36,11 +36,11 @@ def dump_group(group: Group) -> dict[str, Any]:
 
 
 def load_group(data: Mapping[str, Any], environments: Mapping[str, Environment]) -> Group:
-    """Return the group that was dumped.
+    """Return the group that `dump_group` turned into `data`.
 
     Args:
-        data: from `dump_group`. Checkpoints older than the name `off_policy` have `earlier` in its place, and those older than
-            episodes, or than `policy_step`, have none.
+        data: from `dump_group`. Older checkpoints have `earlier` in place of `off_policy`; those from before episodes
+            existed lack `episodes`, and those from before `policy_step` existed lack that field.
         environments: by source; they rebuild the typed references of the prompt.
     """
     return Group(

@@ -36,7 +36,7 @@ def evaluate(
         engine: samples from the policy.
         codec: the policy's tokenizer.
         sources: the mixture.
-        graders: by source.
+        graders: grader of each source, by label.
         config: the run, for its sampling settings in evaluation.
         world: the processes that train together; each takes its share of the prompts.
         give_up: see `collect`.
@@ -67,7 +67,7 @@ def evaluate(
 
 
 def evaluation_metrics(groups: Sequence[Group], sources: Sequence[Source], samples: int) -> dict[str, float]:
-    """Return accuracy (share of CORRECT among scored completions), unscored counts and pass@k, for each source.
+    """Return the metrics of each source: accuracy (share of CORRECT among scored completions), unscored counts and pass@k.
 
     `accuracy` without a source's name is the mean over sources, weighted by their shares of the training prompts.
     """

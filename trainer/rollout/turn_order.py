@@ -25,13 +25,13 @@ POLL_S = 0.5
 def settle_all(
     episodes: Episodes, rows: Sequence[EpisodeRow], ended: Callable[[EpisodeRow], None], poll: Callable[[], None]
 ) -> list[EpisodeRow]:
-    """Wait for the sessions of these rows; return, in order, those whose model has the next turn.
+    """Wait for the sessions of `rows`; return, in order, the rows in which the model has the next turn.
 
     Args:
-        episodes: plays them.
-        rows: each waits for its session.
-        ended: called with each row that is over, as soon as it is.
-        poll: called at least twice a second, and may raise.
+        episodes: plays the episodes.
+        rows: rows that each wait for their session.
+        ended: called with each row whose episode is over, as soon as it is.
+        poll: called at least twice per second, and may raise.
     """
     waiting = list(rows)
     while waiting:
@@ -51,17 +51,17 @@ def settle_all(
 
 
 class FreeReplies:
-    """Replies in the order in which they come, for `EpisodeEngine.play`."""
+    """Hands replies to `EpisodeEngine.play` in the order in which they come."""
 
     def __init__(
         self, episodes: Episodes, ended: Callable[[EpisodeRow], None], poll: Callable[[], None], clock: Stopwatch
     ) -> None:
-        """Wait for nothing yet.
+        """Start without rows to wait for.
 
         Args:
-            episodes: plays them.
-            ended: called with each row that is over, as soon as it is.
-            poll: called at least twice a second while replies are waited for, and may raise.
+            episodes: plays the episodes.
+            ended: called with each row whose episode is over, as soon as it is.
+            poll: called at least twice per second while replies are waited for, and may raise.
             clock: records the time in which all episodes wait, as `reply_wait`.
         """
         self.episodes, self.ended, self.poll, self.clock = episodes, ended, poll, clock
@@ -69,13 +69,13 @@ class FreeReplies:
         self._waiting = 0
 
     def watch(self, row: EpisodeRow) -> None:
-        """Take this row's reply when it comes."""
+        """Wait for the reply to `row` as well."""
         assert row.waiting is not None
         self._waiting += 1
         row.waiting.add_done_callback(lambda _: self._done.put(row))
 
     def arrivals(self, idle: bool) -> list[Request]:
-        """Return the next turns of the episodes whose replies are there; see `engines.base.Arrivals`."""
+        """Return the next turns of the episodes whose replies have come; see `engines.base.Arrivals`."""
         turns: list[Request] = []
         while self._waiting and (row := self._next(block=idle and not turns)) is not None:
             self._waiting -= 1
@@ -104,19 +104,21 @@ class FreeReplies:
 
 
 def abandon(rows: Iterable[EpisodeRow]) -> None:
-    """End the sessions of episodes that are not played to their end."""
+    """End the sessions of `rows`, episodes that are not played to their end."""
     for row in rows:
         if row.reason is None:
             row.episode.end()
 
 
 def plays(engine: Any) -> bool:
-    """Return whether this is an `EpisodeEngine`."""
+    """Return True if `engine` is an `EpisodeEngine`."""
     return hasattr(engine, "play")
 
 
 def play_turns(engine: Any, requests: Sequence[Request], temperature: float, on_finished: OnFinished) -> None:
-    """Sample requests, by whatever engine. One that knows no episodes gives all turns the limit of the one with the most room.
+    """Sample a completion for each request with any engine.
+
+    An engine that is not an `EpisodeEngine` samples all turns with the limit of the request with the most room.
 
     Args:
         engine: samples from the policy.

@@ -107,7 +107,7 @@ class StepFields(StageFields, OptimizerFields):
 
 
 class FitFields(StepFields, AdapterFields):
-    """Settings of the stages that train a policy in steps. Adapters and 8-bit moments are those of a GRPO run."""
+    """Settings of the stages that train a policy in steps. Adapters and 8-bit moments are set as in a GRPO run."""
 
     pack_tokens: int | None = Field(default=None, ge=1)
     """Most tokens of a row of packed examples; twice the longest of a batch when left out."""
@@ -157,11 +157,11 @@ class ExampleFields(FitFields):
 
 
 class SftConfig(ExampleFields):
-    """Supervised fine-tuning: the mean negative log-likelihood of the completions' tokens."""
+    """Settings of supervised fine-tuning, which minimises the mean negative log-likelihood of the completions' tokens."""
 
 
 class LogitConfig(ExampleFields):
-    """Logit distillation: the teacher's whole distribution at each completion token of given examples, such as its samples."""
+    """Settings of logit distillation: at each completion token of given examples, learn the teacher's whole distribution."""
 
     teacher: str
     """Local model directory or hub id; its tokenizer must be the student's."""
@@ -172,7 +172,10 @@ class LogitConfig(ExampleFields):
 
 
 class OnPolicyConfig(FitFields):
-    """On-policy distillation: the student samples, and minus the reverse KL to the teacher is each token's advantage."""
+    """Settings of on-policy distillation.
+
+    The student samples completions, and each token's advantage is minus the reverse KL to the teacher.
+    """
 
     teacher: str
     """Local model directory or hub id; its tokenizer must be the student's."""
@@ -210,7 +213,7 @@ class OnPolicyConfig(FitFields):
 
 
 class SamplerFields(StageFields, EngineFields):
-    """Settings of the stages that sample: the tasks, the engine and the grading."""
+    """Settings of the stages that sample: their tasks, engine and grading."""
 
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
     """The tasks, as in a training run: environments that write their own, or data sets."""
@@ -239,7 +242,7 @@ class SamplerFields(StageFields, EngineFields):
         return self
 
     def as_run(self, model: str) -> TrainConfig:
-        """Return a training run with these settings, for the builders of engines, tasks and graders."""
+        """Return a training run of `model` with these settings, for the builders of engines, tasks and graders."""
         # A run allows no temperature of 0; a stage passes its own with each call.
         shared = self.model_fields_set & set(TrainConfig.model_fields) - {"temperature"}
         fields: dict[str, Any] = {name: getattr(self, name) for name in shared}
@@ -250,7 +253,7 @@ class SamplerFields(StageFields, EngineFields):
 
 
 class SampleConfig(SamplerFields):
-    """Rejection sampling: completions are generated and graded, and those that a rule keeps become a data set."""
+    """Settings of rejection sampling: completions are generated and graded, and a rule selects those that become a data set."""
 
     model: str
     """Local model directory or hub id: the policy, or a teacher."""
@@ -272,7 +275,7 @@ class SampleConfig(SamplerFields):
 
     @property
     def conditions(self) -> list[Condition]:
-        """The conditions of `keep_if`."""
+        """Return the conditions of `keep_if`."""
         return [condition(name, text) for name, text in self.keep_if.items()]
 
     @model_validator(mode="after")
@@ -290,7 +293,7 @@ class SampleConfig(SamplerFields):
 
 
 def part_names(source: SourceConfig) -> list[str]:
-    """Return the names of a source's parts: its grader, added rewards, and its gate.
+    """Return the names of the components of `source`: its grader, added rewards, and its gate.
 
     Raises:
         UsageError: its data set is unknown.

@@ -69,10 +69,10 @@ def distill_logits(config: LogitConfig) -> Path:
 
 
 def load_teacher(name: str, run: PolicyRun) -> Any:
-    """Return the frozen teacher.
+    """Return the frozen teacher model `name`.
 
     Raises:
-        UsageError: it cannot be loaded, or its tokens are not the student's.
+        UsageError: the teacher cannot be loaded, or its tokens are not the student's.
     """
     teacher, tokenizer = load_model(name, run.device)
     if tokenizer.get_vocab() != run.codec.tokenizer.get_vocab():
@@ -98,14 +98,14 @@ def kl_gradient(
     """Add the gradient of the mean divergence over the completions' tokens, and return that mean in nats.
 
     Args:
-        student: gets the gradient.
+        student: the model that gets the gradient.
         teacher: a model of the same vocabulary.
         pairs: prompts with completions.
         how: options of the forward passes.
         capacity: see `packing.packed_rows`.
         direction: see `kl_of_logits`.
         temperature: both models' logits are divided by it.
-        backward: whether to add gradients.
+        backward: if False, no gradient is added.
     """
     prompts, completions = [pair.prompt_ids for pair in pairs], [pair.token_ids for pair in pairs]
     total = sum(map(len, completions))
@@ -200,7 +200,7 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
 
 
 def with_advantages(rows: Sequence[TrainingRow], teacher_logprobs: Sequence[Sequence[float]]) -> list[TrainingRow]:
-    """Return the rows with each token's advantage; see `reverse_kl_advantages`."""
+    """Return `rows` with each token's advantage; see `reverse_kl_advantages`."""
     found = []
     for row, told in zip(rows, teacher_logprobs, strict=True):
         own_1T = torch.tensor([row.sampler_logprobs or ()], dtype=torch.float64)
@@ -222,7 +222,7 @@ def _fits(run: PolicyRun, config: OnPolicyConfig, prompt: Any) -> bool:
 
 
 def _catch_up(mixture: Mixture, steps: int, prompts: int, fits: Any) -> None:
-    """Draw the tasks of the steps before the checkpoint again: the next one depends on how many were drawn."""
+    """Draw the tasks of the steps before the checkpoint again, because the next task depends on how many were drawn."""
     for step in range(steps):
         for source in mixture.plan(step, prompts):
             mixture.draw(source, fits)

@@ -18,14 +18,14 @@ Direction = Literal["forward", "reverse"]
 def kl_of_logits(student_NV: torch.Tensor, teacher_NV: torch.Tensor, direction: Direction = "forward") -> torch.Tensor:
     """Return KL_N, the divergence of each token's distribution, in nats.
 
-    `forward` is `KL(teacher || student) = sum_v p_t (log p_t - log p_s)`, which covers all that the teacher may say (Hinton et
-    al., arXiv 1503.02531); `reverse` is `KL(student || teacher)`, which keeps to what the teacher says most (MiniLLM, arXiv
-    2306.08543; GKD, arXiv 2306.13649). The teacher is a constant.
+    `forward` is `KL(teacher || student) = sum_v p_t (log p_t - log p_s)`: the student covers everything the teacher may say
+    (Hinton et al., arXiv 1503.02531). `reverse` is `KL(student || teacher)`: the student concentrates on what the teacher
+    says most often (MiniLLM, arXiv 2306.08543; GKD, arXiv 2306.13649). No gradient flows into the teacher.
 
     Args:
-        student_NV: logits, already divided by the temperature.
-        teacher_NV: the same of the teacher.
-        direction: see above.
+        student_NV: logits of the student, already divided by the temperature.
+        teacher_NV: logits of the teacher, already divided by the temperature.
+        direction: `forward` or `reverse`.
 
     Raises:
         ValueError: the shapes differ, or the direction is unknown.
@@ -51,19 +51,19 @@ def chunked_kl(
     temperature: float = 1.0,
     chunk: int | None = None,
 ) -> torch.Tensor:
-    """Return KL_N as `kl_of_logits`, from last hidden states, so that tokens times vocabulary is never in memory.
+    """Return KL_N as `kl_of_logits` does, from last hidden states, so that tokens times vocabulary is never in memory.
 
-    A chunk's logits live until its divergences are taken; the backward pass computes them again. Gradients go into the
-    student's hidden states and head alone.
+    A chunk's logits are freed once its divergences are computed; the backward pass computes them again. Gradients flow into
+    the student's hidden states and head alone.
 
     Args:
-        student_NH: last hidden states, one for each token to come.
-        student_head: what makes logits of them.
-        teacher_NK: the teacher's at the same places.
-        teacher_head: its own.
+        student_NH: last hidden states, each at the position before its token.
+        student_head: turns the student's hidden states into logits.
+        teacher_NK: last hidden states of the teacher at the same positions.
+        teacher_head: turns the teacher's hidden states into logits.
         direction: see `kl_of_logits`.
         temperature: both logits are divided by it.
-        chunk: tokens whose logits are in memory at a time; chosen by the vocabulary where None.
+        chunk: number of tokens whose logits are in memory at a time; None chooses it by the vocabulary.
 
     Raises:
         ValueError: the numbers of tokens or the vocabularies differ.
@@ -85,7 +85,7 @@ def chunked_kl(
 
 
 def logits_of(hidden_CH: torch.Tensor, head: Head) -> torch.Tensor:
-    """Return the logits that a head makes of hidden states, [C, V], in float32 at least."""
+    """Return the logits `[C, V]` that `head` computes from `hidden_CH`, in float32 or wider."""
     logits = torch.nn.functional.linear(hidden_CH.to(head.weight_VH.dtype), head.weight_VH, head.bias_V)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) * head.scale
     return logits if head.cap is None else head.cap * torch.tanh(logits / head.cap)
@@ -94,9 +94,9 @@ def logits_of(hidden_CH: torch.Tensor, head: Head) -> torch.Tensor:
 def reverse_kl_advantages(student_logp_BT: torch.Tensor, teacher_logp_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
     """Return each sampled token's advantage, `log p_teacher - log p_student`: minus the one-sample estimate of the reverse KL.
 
-    With these as a policy gradient's advantages, and no discount from later tokens, the student is graded densely on what it
-    itself wrote: on-policy distillation as in GKD (arXiv 2306.13649) and in the recipe of Thinking Machines ("On-Policy
-    Distillation", 2025). Constants: no gradient flows into them. Padding gets 0.
+    With these as the advantages of a policy gradient, and no discounted rewards of later tokens, the student gets a dense
+    signal on its own samples: on-policy distillation as in GKD (arXiv 2306.13649) and in the recipe of Thinking Machines
+    ("On-Policy Distillation", 2025). No gradient flows into the advantages. Padding gets 0.
 
     Args:
         student_logp_BT: log-probabilities of the sampled tokens under the policy that sampled them, in nats.

@@ -29,7 +29,7 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Example:
-    """A prompt and the completion to learn."""
+    """A prompt and the completion that the model learns."""
 
     messages: tuple[Message, ...]
     completion: str
@@ -38,37 +38,37 @@ class Example:
 
     @property
     def prompt(self) -> Prompt:
-        """The prompt for the tokenizer's chat template; no environment grades it."""
+        """Return the prompt for the tokenizer's chat template; no environment grades it."""
         metadata = {TOOLS: self.tools} if self.tools else {}
         return Prompt(messages=self.messages, environment="", references={}, metadata=metadata)
 
     @property
     def key(self) -> str:
-        """A hash of the prompt alone."""
+        """Return a hash of the prompt alone."""
         return sha256_hex(canonical_json([message.model_dump() for message in self.messages]))
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An example in tokens; the completion ends with the end-of-sequence token."""
+    """An example as tokens; the completion ends with the end-of-sequence token."""
 
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
 
     @property
     def length(self) -> int:
-        """Tokens of both."""
+        """Return the number of tokens of prompt and completion together."""
         return len(self.prompt_ids) + len(self.token_ids)
 
 
 def read_examples(path: Path) -> list[Example]:
     """Read examples from JSON Lines.
 
-    A line has `prompt` (a text or messages) and `completion`, or `messages` whose last is the assistant's. Other fields, such
-    as those of where it comes from, are left alone.
+    A line has either `prompt` (a text or messages) and `completion`, or `messages`, of which the last is the assistant's.
+    Other fields, such as the origin of the example, are ignored.
 
     Raises:
-        UsageError: the file cannot be read, is empty, or a line is none of that; the message names file, line and field.
+        UsageError: the file cannot be read, is empty, or a line has neither form; the message names file, line and field.
     """
     found = [_example(row, place) for place, row in json_lines(path)]
     if not found:
@@ -80,7 +80,8 @@ def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
     """Yield (`file:line`, value) for each line of a JSON Lines file, plain or gzip, that is not blank.
 
     Raises:
-        UsageError: the file cannot be read, or a line is not JSON: `strict_json` refuses a field that stands twice, and NaN.
+        UsageError: the file cannot be read, or a line is not JSON as `strict_json` reads it: it refuses repeated fields and
+            NaN.
     """
     try:
         data = path.read_bytes()
@@ -120,10 +121,10 @@ def _example(row: Any, place: str) -> Example:
 
 
 def messages_of(value: Any, field: str, place: str) -> tuple[Message, ...]:
-    """Return a field that holds messages, at least one.
+    """Return the messages in `value`, the contents of the field `field`; there is at least one.
 
     Raises:
-        UsageError: it does not; the message begins with the place.
+        UsageError: `value` is not a list of messages; the error message begins with `place`.
     """
     try:
         found = _MESSAGES.validate_python(value)
@@ -135,12 +136,12 @@ def messages_of(value: Any, field: str, place: str) -> tuple[Message, ...]:
 
 
 def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed: int) -> list[Example]:
-    """Return worked solutions that the environments write, in turn.
+    """Return worked solutions that the environments write, taken from the sources in turn.
 
     Args:
-        sources: environments with their options and templates; weights and the rest do not matter.
+        sources: environments with their options and templates; weights and other fields do not matter.
         split: train or test; no question is in both.
-        count: how many in all.
+        count: number of all solutions.
         seed: key of the tasks.
 
     Raises:
@@ -172,10 +173,10 @@ def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed
 
 
 def episode_examples(prompt: Prompt, episode: Completion) -> list[Example]:
-    """Return an example for each turn of the assistant in an episode: what it had read by then, and what it wrote.
+    """Return one example for each assistant turn of an episode: the prompt is everything before the turn.
 
-    No mask is needed, since a turn that comes later is in no earlier example's completion. With a chat template that writes
-    earlier turns in the same way (`Bridge.check`), the tokens are those of a rollout.
+    No mask is needed, because no example's completion contains a later turn. With a chat template that always writes earlier
+    turns in the same way (`Bridge.check`), the tokens are those of a rollout.
     """
     messages, found = list(prompt.messages), []
     for turn in episode.turns:
@@ -186,7 +187,7 @@ def episode_examples(prompt: Prompt, episode: Completion) -> list[Example]:
 
 
 def to_pairs(examples: Iterable[Example], codec: Codec) -> list[Pair]:
-    """Return the examples in tokens, without those that have no prompt tokens."""
+    """Return `examples` as tokens, without those whose prompt has no tokens."""
     end = codec.tokenizer.eos_token_id
     end = min(codec.eos_ids) if end is None else int(end)
     pairs = [Pair(codec.encode(one.prompt), (*codec.encode_text(one.completion), end)) for one in examples]

@@ -34,10 +34,10 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Return the numbers of the sequences that share a row, by first fit from the longest on.
+    """Return, for each packed row, the numbers of the sequences in it, by first fit decreasing.
 
-    Each row holds at most `capacity` tokens, but for a sequence that is longer, which is alone. First fit decreasing takes at
-    most 11/9 of the fewest rows, and one more (Johnson 1973).
+    Each row has at most `capacity` tokens; a longer sequence has a row of its own. First fit decreasing uses at most 11/9 of
+    the smallest number of rows, plus one (Johnson 1973).
     """
     rows: list[list[int]] = []
     room: list[int] = []
@@ -61,7 +61,7 @@ def hidden_packed(
 ) -> torch.Tensor:
     """Return the last hidden state before each completion token, in the order of the rows' numbers, [N, H].
 
-    Where the model's head is not known these are logits, [N, V].
+    If the model's head is not known, return logits instead, [N, V].
     """
     ids: list[list[int]] = []
     places: list[list[int]] = []
@@ -114,10 +114,10 @@ def packed_rows(
 
     Args:
         model: a transformers causal language model.
-        prompts: of all examples, none empty.
-        completions: of all examples, none empty.
+        prompts: prompts of all examples, none empty.
+        completions: completions of all examples, none empty.
         how: options of the forward pass.
-        capacity: most tokens of a row; twice the longest example where None, because attention costs the square of it.
+        capacity: most tokens of a row. None for twice the longest example, because attention costs the square of the length.
     """
     lengths = [len(prompt) + len(completion) for prompt, completion in zip(prompts, completions, strict=True)]
     wide = capacity or 2 * max(lengths)
@@ -143,7 +143,10 @@ _packable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def packable(model: Any) -> bool:
-    """Whether the examples of a row do not attend to each other in this model; tested once per model, on a few tokens."""
+    """Return True if the examples of a packed row do not attend to each other in `model`.
+
+    This is tested once per model, on a few tokens.
+    """
     if model not in _packable:
         prompts, completions, how = [[0, 1, 2], [3], [1, 3]], [[1, 2], [0, 3, 3, 1], [2]], ForwardOptions(pad_id=0)
         with torch.no_grad(), evaluating(model):

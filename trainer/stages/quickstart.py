@@ -57,7 +57,7 @@ WARMUP_STEPS = 30
 
 @dataclass(frozen=True)
 class Sizes:
-    """Numbers of steps, prompts and evaluations. The defaults take a few minutes on two CPU cores."""
+    """Numbers of steps, prompts and evaluations. With the defaults, the quickstart takes a few minutes on two CPU cores."""
 
     cold_start_steps: int = 300
     cold_start_batch: int = 32
@@ -72,7 +72,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Result:
-    """Held-out accuracy, mean over the sources, greedy decoding."""
+    """Held-out accuracy with greedy decoding, as the mean over the sources."""
 
     untrained: float
     cold_start: float
@@ -83,13 +83,15 @@ class Result:
 
 
 def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads: int | None = None) -> Result:
-    """Train the model and print its held-out accuracy before and after each stage. Killed at any time, the same call resumes.
+    """Train the model, print its held-out accuracy before and after each stage, and return it.
+
+    If the process is killed, the same call resumes.
 
     Args:
         output: folder for the model, the logs and the report.
         seed: key of all randomness.
         sizes: numbers of steps and prompts.
-        threads: CPU threads; torch's own choice when left out.
+        threads: number of CPU threads; by default torch's own choice.
 
     Raises:
         UsageError: the folder cannot be written, or holds a quickstart of another seed or size.
@@ -150,7 +152,7 @@ def _config(output: Path, seed: int, sizes: Sizes, threads: int | None) -> Train
 
 
 def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Console) -> float:
-    """Make the model after the cold start, unless its folder exists, and return the untrained accuracy."""
+    """Make the model after the cold start, unless its folder exists, and return the accuracy of the untrained model."""
     note = folder / "untrained.json"
     made_with = {"seed": config.seed, **asdict(sizes)}
     made_with = {name: value for name, value in made_with.items() if name == "seed" or name.startswith("cold_start")}
@@ -203,19 +205,19 @@ def cold_start(
     peak_learning_rate: float,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """Minimise the mean negative log-likelihood of the completions' tokens, in place.
+    """Minimise the mean negative log-likelihood of the completions' tokens; `model` is changed in place.
 
-    It is the stage `sft` without packing, epochs and checkpoints, for a model in memory: pairs are taken in their order, again
-    from the first after the last, so that the quickstart's weights depend on nothing else.
+    This is the stage `sft` without packing, epochs and checkpoints, for a model in memory. Pairs are taken in order, and
+    again from the first after the last, so that the quickstart's weights depend on nothing else.
 
     Args:
         model: a transformers causal language model.
-        codec: its tokenizer.
+        codec: the model's tokenizer.
         pairs: prompts with completions in tokens, at least one.
-        steps: optimizer updates.
-        batch_size: pairs an update.
+        steps: number of optimizer updates.
+        batch_size: pairs per update.
         peak_learning_rate: reached after `WARMUP_STEPS`, then constant.
-        on_step: called with the number of finished steps and the loss in nats a token.
+        on_step: called with the number of finished steps and the loss in nats per token.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak_learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()

@@ -33,10 +33,10 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def sample(config: SampleConfig) -> Path:
-    """Sample and grade, resuming where an earlier call stopped, and return the data set's file, `data.jsonl`.
+    """Sample and grade, resuming where an earlier call stopped, and return the path of the data set, `data.jsonl`.
 
-    Each line has `prompt`, `completion` and where they come from: the model's hash, the environment's id, the seed, the
-    verdict. All samples, kept or not, are in `samples.jsonl`, and the counts in `summary.json`.
+    Each line has `prompt`, `completion` and their origin: the model's hash, the environment's id, the seed and the verdict.
+    All samples, kept or not, are in `samples.jsonl`, and the counts in `summary.json`.
 
     Raises:
         UsageError: the model or a source does not fit, too many prompts are too long, or nothing was kept.
@@ -94,7 +94,9 @@ def sample(config: SampleConfig) -> Path:
 def draw(
     sources: Sequence[Source], config: SamplerFields, count: int, codec: Codec
 ) -> tuple[list[tuple[Source, Prompt]], Counter[str]]:
-    """Return tasks by the sources' shares, and how many prompts of each were left out; it depends on the arguments alone.
+    """Return `count` tasks by the sources' shares, and how many prompts of each source were left out.
+
+    The result depends on the arguments alone.
 
     Raises:
         UsageError: more prompts of a source are too long than max_left_out allows.
@@ -121,7 +123,7 @@ def draw(
 def kept_rows(
     found: Sequence[PromptSamples], config: SampleConfig, made_with: Mapping[str, Any], sources: Sequence[Source]
 ) -> tuple[list[dict[str, Any]], dict[str, Counter[str]]]:
-    """Return the rows of the data set, without repeated texts of a prompt, and counts of what was removed by reason.
+    """Return the rows of the data set, without repeated texts of a prompt, and the number of removed samples by reason.
 
     Raises:
         UsageError: a condition is about a component that no verdict of a source has.
@@ -184,7 +186,7 @@ def summary(
     left_out: Counter[str],
     made_with: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return counts, over all and by source; `removed by ...` for each rule that removed something."""
+    """Return counts, over all sources and by source, with `removed by ...` for each rule that removed something."""
     counts: dict[str, dict[str, float]] = {}
     for label in ["all", *dict.fromkeys(one.source for one in found)]:
         mine = [one for one in found if label in ("all", one.source)]
@@ -205,7 +207,7 @@ def summary(
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole: beside it first, then renamed."""
+    """Write `text` to `path` atomically: to a file beside it first, which is then renamed."""
     temporary = path.with_name(f".{path.name}")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

@@ -45,17 +45,17 @@ class Sample:
 
     @property
     def correct(self) -> bool:
-        """Whether the verdict is correct; False without a verdict."""
+        """Return True if the verdict is correct; False without a verdict."""
         return self.score.status is Status.CORRECT
 
     @property
     def to_retry(self) -> bool:
-        """Whether it has no verdict and grading it again may give one; an invalid gold stays invalid."""
+        """Return True if there is no verdict and grading again may give one; an invalid gold stays invalid."""
         return self.score.error is not None and self.score.error.kind != "gold_invalid" and not self.to_play_again
 
     @property
     def to_play_again(self) -> bool:
-        """Whether it is an episode in which our side failed."""
+        """Return True if this is an episode in which our side failed, not the model."""
         return self.episode is not None and self.episode.failure is not None
 
 
@@ -75,7 +75,7 @@ class PromptSamples:
 
 
 def samples_of_group(number: int, group: Group) -> PromptSamples:
-    """Return a group as the log keeps it."""
+    """Return `group` as the log stores it, with `number` as the task's number."""
     episodes = group.episodes or (None,) * len(group.texts)
     rows = zip(group.texts, group.generated, group.scores, episodes, strict=True)
     samples = tuple(
@@ -86,9 +86,9 @@ def samples_of_group(number: int, group: Group) -> PromptSamples:
 
 
 class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
-    """A file with one line per prompt. The first line holds the settings that made the others.
+    """A file with one line per prompt. The first line holds the settings with which the other lines were made.
 
-    Replaced lines go to `FILE.retried` beside it, until `merge_replacements` puts them in their places.
+    Replaced lines are written to `FILE.retried` beside it, until `merge_replacements` moves them into the file.
     """
 
     def __init__(
@@ -101,19 +101,21 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         load: Callable[[dict[str, Any]], T],
         hints: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Open the file, new or to be continued. What a kill cut short is dropped, back to the end of the last block.
+        """Open the file, new or to be continued.
+
+        Lines after the last complete block, such as one cut short by a kill, are dropped.
 
         Args:
-            path: of the file.
-            made: all settings that decide what the lines hold, as JSON.
-            block: prompts that are written together; what is sampled depends on where blocks begin.
-            total: prompts of a finished file.
+            path: the file.
+            made: all settings that decide the content of the lines, as JSON data.
+            block: number of prompts that are written together; the samples depend on where blocks begin.
+            total: number of prompts in a finished file.
             dump: turns a prompt into a JSON object.
             load: turns the object back into the prompt.
-            hints: what to know of a setting, by name, where the file was made with another value of it.
+            hints: by the name of a setting, advice for the error message if the file was made with another value of it.
 
         Raises:
-            UsageError: it was made with other settings.
+            UsageError: the file was made with other settings.
         """
         self.path, self._dump, self._load = path, dump, load
         self.found: list[T] = []
@@ -137,12 +139,12 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
             self._apply_replacements()
 
     def add(self, prompts: Sequence[T]) -> None:
-        """Write some prompts; they are on disk when this returns."""
+        """Append `prompts`; they are on disk when this returns."""
         self.found.extend(prompts)
         self._write([self._dump(one) for one in prompts])
 
     def replace(self, place: int, one: T) -> None:
-        """Put a prompt in the place of another; it is on disk when this returns."""
+        """Replace the prompt at index `place` by `one`; the change is on disk when this returns."""
         self.found[place] = one
         with self._beside.open("ab") as file:
             file.write((json.dumps({"place": place, "by": self._dump(one)}) + "\n").encode())
@@ -156,7 +158,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
             self._beside.unlink()
 
     def reorder(self, found: Sequence[T]) -> None:
-        """Rewrite the file with the same prompts in another order, in one atomic step."""
+        """Rewrite the file with the prompts `found`, the same ones in another order, in one atomic step."""
         self.merge_replacements()  # it names places
         self.found = list(found)
         self._rewrite()
@@ -188,7 +190,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
 
 
 class SampleLog(BlockLog[PromptSamples]):
-    """Prompts with their samples."""
+    """A log of prompts with their samples."""
 
     def __init__(
         self, path: Path, made: Mapping[str, Any], block: int, total: int, hints: Mapping[str, str] = MappingProxyType({})
@@ -236,7 +238,7 @@ def _load(row: Mapping[str, Any]) -> PromptSamples:
 
 
 def read_samples(path: Path) -> list[PromptSamples]:
-    """Return what a finished file holds."""
+    """Return the prompts and samples of a finished file."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
     return [_load(row) for row in rows]
 
@@ -246,7 +248,7 @@ TaskId = tuple[str, str, int]
 
 
 def task_ids(pairs: Iterable[tuple[str, str]]) -> list[TaskId]:
-    """Return what tells each task from the others, whatever their order.
+    """Return an id for each task that differs from all others and does not depend on their order.
 
     Args:
         pairs: source and key of each task's prompt.
@@ -275,28 +277,28 @@ def sample_all(
     title: str = "sampling",
     episodes: Episodes | None = None,
 ) -> list[PromptSamples]:
-    """Sample and grade what the log does not hold yet, grade again what has no verdict in it, and return the tasks' samples.
+    """Sample and grade completions that `log` lacks, grade those without a verdict again, and return the samples of all tasks.
 
-    Prompts of the log that are none of the tasks, and samples above `samples`, stay in it and are not returned.
+    Prompts in the log that are not in `tasks`, and samples above `samples`, stay in the log and are not returned.
 
     Args:
         engine: samples from the model; it has been synced.
         codec: the model's tokenizer.
-        graders: by source.
-        tasks: what to ask, in order.
-        log: where finished prompts go.
-        samples: completions a prompt.
-        key: of the randomness.
-        max_new_tokens: most tokens a completion.
+        graders: grader of each source, by label.
+        tasks: sources and prompts, in order.
+        log: file of finished prompts.
+        samples: completions per prompt.
+        key: key of the randomness.
+        max_new_tokens: most tokens of a completion.
         temperature: 0 is greedy.
-        prompts_at_a_time: prompts between two writes.
-        by_place: whether a task's place is in its randomness key. If not, its source is, and more tasks or more samples
-            can be added to a log later: an environment that grades groups then gets a prompt's samples anew.
-        title: what the progress bar says.
+        prompts_at_a_time: number of prompts between two writes.
+        by_place: if True, a task's index is in its randomness key. If not, its source is, and more tasks or more samples can
+            be added to a log later; an environment that grades groups then gets a prompt's samples anew.
+        title: title of the progress bar.
         episodes: see `collect`. An episode in which our side failed is played again.
 
     Raises:
-        Interrupted: Ctrl-C, SIGTERM or SIGUSR1; what is finished is in the log.
+        Interrupted: Ctrl-C, SIGTERM or SIGUSR1; finished prompts are in the log.
     """
     ids = task_ids((source.label, prompt.key) for source, prompt in tasks)
     place_of = {one: place for place, one in enumerate(task_ids((p.source, p.prompt_key) for p in log.found))}
@@ -344,7 +346,7 @@ def sample_all(
 
 
 def _first_to_sample(source: Source, place: int | None, log: SampleLog, samples: int) -> int:
-    """Return the number of a task's first sample that the log lacks; `samples` or more where it has all."""
+    """Return the number of a task's first sample that the log lacks; `samples` or more if it has all."""
     have = 0
     if place is not None:
         found = log.found[place].samples
@@ -353,14 +355,14 @@ def _first_to_sample(source: Source, place: int | None, log: SampleLog, samples:
 
 
 def _batches(numbers: Sequence[int], first_of: Sequence[int], size: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield tasks that lack the same samples, so many at a time, with the number of the first of these samples."""
+    """Yield batches of up to `size` tasks that lack the same samples, each with the number of the first of these samples."""
     for first, alike in groupby(numbers, key=lambda n: first_of[n]):
         members = list(alike)
         yield from ((first, members[start : start + size]) for start in range(0, len(members), size))
 
 
 def _describe_log(log: SampleLog, place_of: Mapping[TaskId, int], ids: Sequence[TaskId], samples: int, title: str) -> None:
-    """Say which samples of the log are more than is asked for, and how many there are where some are added."""
+    """Warn of samples in the log that are not asked for, and say how many are there if more are to be added."""
     used = [log.found[place_of[one]] for one in ids if one in place_of]
     kept = sum(min(samples, len(one.samples)) for one in used)
     more = sum(len(one.samples) for one in log.found) - kept
@@ -373,7 +375,7 @@ def _describe_log(log: SampleLog, place_of: Mapping[TaskId, int], ids: Sequence[
 
 
 def _put_in_order(log: SampleLog, ids: Sequence[TaskId]) -> None:
-    """Order a log as if its tasks had been sampled at once, with those that are no task now at the end."""
+    """Order the log as if its tasks had been sampled together; prompts that are no longer tasks come last."""
     log.merge_replacements()
     by_id = dict(zip(task_ids((p.source, p.prompt_key) for p in log.found), log.found, strict=True))
     wanted = [by_id.pop(one) for one in ids]
@@ -391,16 +393,16 @@ def _grade_again(
     stop: StopRequest,
     title: str,
 ) -> None:
-    """Grade again the completions of the log that have no verdict because our side failed; all else stays.
+    """Grade again the completions of the log that have no verdict because our side failed; all others stay.
 
     Args:
         codec: the model's tokenizer.
-        graders: by source.
-        tasks: by their places in the log.
+        graders: grader of each source, by label.
+        tasks: tasks by their index in the log.
         log: holds the completions.
-        prompts_at_a_time: prompts between two writes.
-        stop: ends it early.
-        title: what messages begin with.
+        prompts_at_a_time: number of prompts between two writes.
+        stop: tells whether to stop early.
+        title: prefix of messages.
     """
     places = [place for place in sorted(tasks) if any(sample.to_retry for sample in log.found[place].samples)]
     if not places:
@@ -435,6 +437,6 @@ def _grade_again(
 
 
 def _completion(sample: Sample, codec: Codec) -> Completion:
-    """Return a completion for its grader. The log keeps no tokens, so the text is encoded again."""
+    """Return the completion of `sample` for its grader. The log keeps no tokens, so the text is encoded again."""
     finished: Any = sample.finish_reason
     return Completion(text=sample.text, token_ids=tuple(codec.encode_text(sample.text)), finish_reason=finished)

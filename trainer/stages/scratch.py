@@ -15,7 +15,7 @@ from verigym.trainer.stages.examples import Example, demonstrations
 
 
 class ScratchConfig(StageFields):
-    """A Qwen3 model with random weights and a byte-level BPE tokenizer."""
+    """Settings of a Qwen3 model with random weights and a byte-level BPE tokenizer."""
 
     demonstrations: Demonstrations = Field(min_length=1)
     """Environments that write worked solutions; the tokenizer is made from their texts."""
@@ -65,13 +65,13 @@ def scratch(config: ScratchConfig) -> Path:
 
 
 def tokenizer_texts(examples: Sequence[Example]) -> list[str]:
-    """Return the texts that a tokenizer is trained on: each prompt with its completion."""
+    """Return the texts that the tokenizer is trained on: for each example, the prompt with its completion."""
     return [f"{example.prompt.text}\n{example.completion}" for example in examples]
 
 
 @contextmanager
 def completed_folder(final: Path) -> Iterator[Path]:
-    """Give an empty folder to write to, and rename it to `final` at the end: a kill leaves the whole folder or none."""
+    """Yield an empty folder to write to, and rename it to `final` at the end. A kill leaves the complete folder or none."""
     partial = final.with_name(f".{final.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

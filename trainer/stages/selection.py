@@ -29,23 +29,23 @@ Rule = Callable[[Sequence[Candidate]], list[int]]
 
 
 def best(candidates: Sequence[Candidate]) -> list[int]:
-    """Return all by descending reward, then length. Wrong ones too: combine it with a least reward."""
+    """Return all candidates by descending reward, then by length. Wrong ones are included: combine this with a least reward."""
     scored = [n for n, one in enumerate(candidates) if one.score.reward is not None]
     return sorted(scored, key=lambda n: (-(candidates[n].score.reward or 0.0), candidates[n].tokens, n))
 
 
 def all_correct(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the correct ones in the order of sampling."""
+    """Return the correct candidates in the order of sampling."""
     return [n for n, one in enumerate(candidates) if one.score.status is Status.CORRECT]
 
 
 def shortest_correct(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the correct ones, the shortest first."""
+    """Return the correct candidates, the shortest first."""
     return sorted(all_correct(candidates), key=lambda n: (candidates[n].tokens, n))
 
 
 def longest_correct(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the correct ones, the longest first."""
+    """Return the correct candidates, the longest first."""
     return sorted(all_correct(candidates), key=lambda n: (-candidates[n].tokens, n))
 
 
@@ -70,7 +70,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """A bound on the reward of a part, or on one of its components."""
+    """A bound on the reward of a component such as `language`, or on a value within it such as `paragraphs/longest`."""
 
     name: str
     """Of a part (`language`), or of one of its components (`paragraphs/longest`)."""
@@ -78,14 +78,14 @@ class Condition:
     number: float
 
     def __str__(self) -> str:
-        """Return for example `language >= 0.95`."""
+        """Return the condition as text, for example `language >= 0.95`."""
         return f"{self.name} {self.comparison} {self.number:g}"
 
     def component(self, environment: Environment) -> str:
-        """Return its name among the components of the environment's scores; empty for the reward itself.
+        """Return the name of the condition's component in the environment's scores; empty for the reward itself.
 
         Raises:
-            UsageError: the environment has no such part, or several of that name.
+            UsageError: the environment has no such component, or several of that name.
         """
         part, _, inner = self.name.partition("/")
         paths = parts_of(environment)
@@ -99,15 +99,15 @@ class Condition:
         return f"{found[0]}/{inner}" if inner else found[0]
 
     def holds(self, value: float) -> bool:
-        """Return whether the value satisfies the condition."""
+        """Return True if `value` satisfies the condition."""
         return _OPERATORS[self.comparison](value, self.number)
 
 
 def condition(name: str, text: str) -> Condition:
-    """Read a condition such as `language`, `>= 0.95`.
+    """Return the condition for a component `name`, such as `language`, and a comparison `text`, such as `>= 0.95`.
 
     Raises:
-        ValueError: it is no comparison with a finite number.
+        ValueError: `text` is not a comparison with a finite number.
     """
     found = _COMPARISON.fullmatch(text)
     if found is None or math.isinf(float(found[2])):
@@ -117,7 +117,7 @@ def condition(name: str, text: str) -> Condition:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which completions of a prompt are kept."""
+    """The completions of a prompt that are kept."""
 
     numbers: list[int]
     """In the order of the rule."""
@@ -135,15 +135,15 @@ def select(
 ) -> Selection:
     """Choose among a prompt's completions.
 
-    Never kept: a completion without a verdict, one that was cut off, one whose text (spaces aside) is kept already, and one
-    whose verdict lacks the component of a condition, such as a part behind a failed gate.
+    A completion is never kept if it has no verdict, was cut off, has the same text (apart from spaces) as one already kept,
+    or its verdict lacks the component of a condition, such as one after a failed gate.
 
     Args:
         candidates: a prompt's completions.
         rule: a name in RULES.
-        at_most: how many a prompt; None for no bound.
-        least_reward: what the reward must be at least; None for no bound.
-        conditions: all of them must hold; each with its name among the components of these scores.
+        at_most: most completions per prompt; None for no bound.
+        least_reward: smallest reward; None for no bound.
+        conditions: all of them must hold; each with its component's name in these scores.
     """
     order = RULES[rule](candidates)
     kept: list[int] = []
@@ -165,7 +165,7 @@ def select(
 
 
 def _unfit(one: Candidate, least_reward: float | None, conditions: Sequence[tuple[Condition, str]]) -> str:
-    """Return why a completion is not kept, whatever the others are; empty if nothing speaks against it."""
+    """Return the reason why a completion cannot be kept, independently of the others; empty if there is none."""
     reward = one.score.reward
     if reward is None:
         return "no verdict"
@@ -181,5 +181,5 @@ def _unfit(one: Candidate, least_reward: float | None, conditions: Sequence[tupl
 
 
 def text_key(text: str) -> str:
-    """Return a hash of a text that ignores differences in white space."""
+    """Return a hash of `text` that ignores differences in white space."""
     return sha256_hex(" ".join(text.split()))

@@ -54,7 +54,7 @@ def sft(config: SftConfig) -> Path:
 
 
 def gather_examples(config: ExampleFields) -> tuple[list[Example], list[Example]]:
-    """Return (training examples, held-out examples)."""
+    """Return (training examples, held-out examples) from the files and sources that `config` names."""
     examples = [example for path in config.data for example in read_examples(path)]
     held = [one for one in examples if int(one.key[:8], 16) < config.held_out_share * 2**32]
     train = [one for one in examples if int(one.key[:8], 16) >= config.held_out_share * 2**32]
@@ -69,7 +69,7 @@ def gather_examples(config: ExampleFields) -> tuple[list[Example], list[Example]
 
 
 def examples_digest(examples: Sequence[Example]) -> str:
-    """Return a hash of the examples and their order."""
+    """Return a hash of `examples`, which depends on their order."""
     return sha256_hex(canonical_json([[one.key, sha256_hex(one.completion)] for one in examples]))
 
 
@@ -79,7 +79,7 @@ def tokenized(
     """Return (training, held-out) examples in tokens, without those that are too long.
 
     Raises:
-        UsageError: more are too long than max_left_out allows, or none is left to learn.
+        UsageError: more are too long than max_left_out allows, or no training example is left.
     """
     train, test = (_short_enough(config, codec, some, what) for some, what in ((examples, "examples"), (held_out, "held-out")))
     if not train:
@@ -103,12 +103,12 @@ def _short_enough(config: ExampleFields, codec: Codec, examples: Sequence[Exampl
 
 
 def total_steps(config: ExampleFields, examples: int) -> int:
-    """Return the number of updates."""
+    """Return the number of updates for `examples` training examples."""
     return config.steps or max(1, math.ceil(config.epochs * examples / config.batch_size))
 
 
 class Batches(Generic[T]):
-    """The examples of each step: shuffled anew each epoch, by the seed alone."""
+    """The examples of each step. They are shuffled anew in each epoch, and the order depends on the seed alone."""
 
     def __init__(self, pairs: Sequence[T], size: int, seed: int) -> None:
         self.pairs, self.size = pairs, size
@@ -122,7 +122,7 @@ class Batches(Generic[T]):
         self._order = order
 
     def of(self, step: int) -> list[T]:
-        """Return the batch of a step, counted from 0."""
+        """Return the batch of step `step`, counted from 0."""
         places = (divmod(step * self.size + place, len(self.pairs)) for place in range(self.size))
         return [self.pairs[self._order(epoch)[number]] for epoch, number in places]
 
@@ -130,8 +130,8 @@ class Batches(Generic[T]):
 def nll_gradient(model: Any, pairs: Sequence[Pair], how: ForwardOptions, capacity: int | None = None) -> float:
     """Add the gradient of the mean negative log-likelihood of the completions' tokens, and return that mean in nats.
 
-    Prompts are context and in no loss. The mean is over the tokens of the whole batch, so packing and micro-batches change
-    nothing but rounding.
+    Prompts are context only and have no loss. The mean is over the tokens of the whole batch, so packing and micro-batches
+    change results by rounding only.
     """
     total = sum(len(pair.token_ids) for pair in pairs)
 

@@ -32,7 +32,7 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def prepare_stage(config: StepFields) -> None:
-    """Make the output folder and set the number of threads.
+    """Make the stage's output folder and set the number of threads.
 
     Raises:
         UsageError: the folder cannot be used, or the package of a logger is missing.
@@ -45,7 +45,7 @@ def prepare_stage(config: StepFields) -> None:
 
 
 class StepRun(ABC):
-    """A stage that trains in steps. Only the weights, the optimizer and the number of steps carry over, so resume is exact."""
+    """A stage that trains in steps. A checkpoint holds weights, optimizer and number of steps, so resuming is exact."""
 
     def __init__(self, config: StepFields, inputs: Mapping[str, str], title: str) -> None:
         """Start, or resume from the newest checkpoint in the output folder.
@@ -53,7 +53,7 @@ class StepRun(ABC):
         Args:
             config: the stage.
             inputs: hashes of everything else that decides the result, such as the examples, by name.
-            title: of the progress bar.
+            title: title of the progress bar.
 
         Raises:
             UsageError: the model or a checkpoint does not fit.
@@ -77,15 +77,15 @@ class StepRun(ABC):
 
     @abstractmethod
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Return the model and its tokenizer from a checkpoint that `save` wrote; the initial ones if None."""
+        """Return the model and its tokenizer from `checkpoint`, which `save` wrote; the initial ones if None."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write the model and its tokenizer into a checkpoint."""
+        """Write the model and its tokenizer into the checkpoint `folder`."""
 
     @abstractmethod
     def export(self, folder: Path) -> None:
-        """Write the trained model."""
+        """Write the trained model to `folder`."""
 
     def run(
         self,
@@ -96,13 +96,13 @@ class StepRun(ABC):
         """Train to the last step and return the final model's folder.
 
         Args:
-            steps: how many in all.
+            steps: number of all steps.
             gradient: adds the gradient of a step, counted from 0, to the parameters and returns the step's metrics.
             evaluate: returns the metrics of held-out examples; None if there are none.
 
         Raises:
-            UsageError: more steps have been done already.
-            Interrupted: Ctrl-C, SIGTERM or SIGUSR1; the same call goes on from there.
+            UsageError: more than `steps` steps have been done already.
+            Interrupted: Ctrl-C, SIGTERM or SIGUSR1; the same call resumes.
         """
         config: StepFields = self.config
         if self.done > steps:
@@ -172,26 +172,26 @@ class StepRun(ABC):
 
 
 class PolicyRun(StepRun):
-    """A stage that trains a causal language model, whole or by adapters."""
+    """A stage that trains a causal language model, either all its weights or adapters."""
 
     config: FitFields
 
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Return the model and its tokenizer; see `lora.load_policy`."""
+        """Return the model and its tokenizer, from `checkpoint` if it is given; see `lora.load_policy`."""
         return load_policy(self.config.model, self.config, self.config.seed, self.device, checkpoint)
 
     def save(self, folder: Path) -> None:
-        """Write the model, or its adapters alone."""
+        """Write the model, or only its adapters, to `folder`."""
         save_policy(self.model, self.codec.tokenizer, folder)
 
     def export(self, folder: Path) -> None:
-        """Write a model that transformers loads."""
+        """Write a model to `folder` that transformers can load."""
         export_policy(self.model, folder)
         self.codec.tokenizer.save_pretrained(folder)
 
     @property
     def how(self) -> ForwardOptions:
-        """Options of the forward pass."""
+        """Return the options of the forward pass."""
         config = self.config
         return ForwardOptions(
             self.codec.pad_id, 1.0, config.dtype, config.micro_batch_tokens, shared_prefix=False, chunk=config.logprob_chunk

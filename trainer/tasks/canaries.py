@@ -21,8 +21,8 @@ def draw_canaries(sources: Sequence[Source], seed: int, step: int, count: int, s
         sources: the mixture; sources whose environment has no canaries are skipped.
         seed: key of all randomness.
         step: counted from 0.
-        count: prompts per step, each of which adds a canary with probability `share`.
-        share: that probability.
+        count: number of prompts per step, each of which adds a canary with probability `share`.
+        share: probability of a canary, per prompt.
     """
     canaries = []
     for slot in range(count if share > 0 else 0):

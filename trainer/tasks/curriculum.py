@@ -17,7 +17,7 @@ Pool = dict[str, tuple[int, float | None]]
 
 
 class Curriculum:
-    """Each source's pools of tasks. A new task is normal until its first verdicts."""
+    """Each source's pools of easy, normal and hard tasks. A new task is normal until its first verdicts."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class Curriculum:
         easy_above: float,
         endless: Collection[str] = (),
     ) -> None:
-        """Make empty pools.
+        """Start with empty pools.
 
         Args:
-            labels: the sources.
+            labels: labels of the sources.
             seed: seed of the choice between pools.
             hard_share: share of a source's draws from its hard pool, while that is not empty.
-            easy_share: the same for the easy pool.
+            easy_share: share of a source's draws from its easy pool, while that is not empty.
             hard_below: highest pass rate of a hard task.
             easy_above: lowest pass rate of an easy task.
             endless: sources that hardly ever repeat a task, so that their normal tasks need not be remembered.
@@ -50,7 +50,10 @@ class Curriculum:
         self.pools: dict[str, dict[str, Pool]] = {label: {pool: {} for pool in POOLS} for label in labels}
 
     def next_step(self) -> None:
-        """Begin a step: each task may be sampled again. Checkpoints need none of this state."""
+        """Begin a step, in which each task may be sampled again.
+
+        Checkpoints do not contain which tasks a step has sampled.
+        """
         for label, sampled in self.sampled.items():
             sampled.clear()
             if label in self.endless:
@@ -61,7 +64,7 @@ class Curriculum:
                         del pool[key]
 
     def revisit(self, label: str) -> int | None:
-        """Return the number of the easy or hard task that was not sampled for longest; None to draw the next task in order.
+        """Return the number of the easy or hard task that was sampled longest ago; None to draw the next task in order.
 
         No task is sampled twice in a step.
         """
@@ -79,17 +82,17 @@ class Curriculum:
         return pool[key][0]
 
     def is_normal(self, label: str, key: str) -> bool:
-        """Return whether a task is new, or neither easy nor hard."""
+        """Return True if the task `key` of the source `label` is new, or neither easy nor hard."""
         return key not in self.pools[label]["easy"] and key not in self.pools[label]["hard"]
 
     def drew(self, label: str, key: str, index: int) -> None:
-        """Record a drawn task's number, and that this step samples it."""
+        """Record the number `index` of a drawn task, and that this step samples it."""
         self.sampled[label].add(key)
         if self.is_normal(label, key):
             self.pools[label]["normal"].setdefault(key, (index, None))
 
     def observe(self, label: str, key: str, rate: float) -> None:
-        """Move a drawn task to its pool; the running pass rate is the mean of its last value and the new rate."""
+        """Move a drawn task to its pool. Its running pass rate becomes the mean of its last value and the new `rate`."""
         pools = self.pools[label]
         index, before = next(pool.pop(key) for pool in pools.values() if key in pool)
         rate = rate if before is None else (before + rate) / 2
@@ -97,13 +100,13 @@ class Curriculum:
         pools[name][key] = (index, rate)
 
     def metrics(self) -> dict[str, float]:
-        """Return the numbers of tasks in the easy and in the hard pools."""
+        """Return the numbers of tasks in the easy and in the hard pools, as metrics."""
         return {
             f"curriculum_{name}": float(sum(len(pools[name]) for pools in self.pools.values())) for name in ("easy", "hard")
         }
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as JSON."""
+        """Return the pools for a checkpoint, as JSON data."""
         pools = {
             label: {name: [[key, *task] for key, task in pool.items()] for name, pool in pools.items()}
             for label, pools in self.pools.items()
@@ -111,7 +114,7 @@ class Curriculum:
         return {"turns": dict(self.turns), "pools": pools}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint's state."""
+        """Continue from `state`, which a checkpoint holds."""
         self.turns = dict(state["turns"])
         self.pools = {
             label: {name: {key: (index, rate) for key, index, rate in pool} for name, pool in pools.items()}

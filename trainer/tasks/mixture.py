@@ -38,7 +38,7 @@ LOOK_ON = 100
 
 
 class Tasks(Protocol):
-    """Tasks by number: endless for a generator, in a new order each epoch for a data set."""
+    """Returns tasks by number: endless for a generator, in a new order each epoch for a data set."""
 
     def __call__(self, index: int) -> Prompt:
         """Return task number `index`."""
@@ -46,7 +46,7 @@ class Tasks(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """One part of the mixture, ready to draw from."""
+    """One source of the mixture, ready to draw from."""
 
     label: str
     environment: Environment
@@ -65,8 +65,9 @@ OpenRows = Callable[..., PromptDataset]
 
 
 class Mixture:
-    """Draws prompts. Its state is `drawn`, the number of prompts drawn from each source, and the curriculum's, if there is one;
-    checkpoints save both.
+    """Draws prompts from the sources.
+
+    Checkpoints save `drawn`, the number of prompts drawn from each source, and the curriculum's state if there is one.
     """
 
     def __init__(self, sources: Sequence[Source], seed: int, curriculum: Curriculum | None = None) -> None:
@@ -84,7 +85,7 @@ class Mixture:
 
         Args:
             step: part of the randomness key.
-            count: how many prompts.
+            count: number of prompts.
         """
         bounds = list(accumulate(shares_of(self.sources)))
         offset = keyed_random(self.seed, "mixture", step).random()
@@ -95,8 +96,8 @@ class Mixture:
         """Return a source's next prompt.
 
         Args:
-            source: one of the mixture's.
-            fits: prompts for which it is false are skipped.
+            source: one of the mixture's sources.
+            fits: prompts for which it returns False are skipped.
 
         Raises:
             UsageError: 1,000 prompts in a row do not fit.
@@ -130,7 +131,7 @@ class Mixture:
         )
 
     def restore(self, drawn: Mapping[str, int]) -> None:
-        """Continue from a checkpoint's state.
+        """Continue from a checkpoint with `drawn` prompts of each source.
 
         Raises:
             UsageError: the checkpoint was made with other sources.
@@ -141,19 +142,19 @@ class Mixture:
 
 
 class Weighed(Protocol):
-    """Something with a weight in the mixture: a source, or its configuration."""
+    """Has a weight in the mixture: a source, or its configuration."""
 
     @property
     def weight(self) -> float:
-        """Weight, relative to the other weights."""
+        """Return the weight, relative to the other weights."""
 
     @property
     def min_share(self) -> float:
-        """Least share of the prompts."""
+        """Return the least share of the prompts."""
 
 
 def shares_of(sources: Sequence[Weighed]) -> list[float]:
-    """Return each source's share of the prompts: by weight, and at least its `min_share`. They add up to 1."""
+    """Return each source's share of the prompts: by weight, and at least its `min_share`. The shares add up to 1."""
     fixed: set[int] = set()
     while True:
         free = [number for number in range(len(sources)) if number not in fixed]
@@ -169,16 +170,16 @@ def shares_of(sources: Sequence[Weighed]) -> list[float]:
 
 
 def build_source(config: SourceConfig, seed: int, eval_prompts: int, given: Mapping[str, Environment] | None = None) -> Source:
-    """Load a source's environment and tasks.
+    """Load a source's environment and tasks, and check that the environment can work on this machine.
 
     Args:
         config: the source.
         seed: key of the order of tasks.
-        eval_prompts: how many held-out prompts.
-        given: environments made in Python, by the name that `config.environment` uses; before the registry.
+        eval_prompts: number of held-out prompts.
+        given: environments made in Python, by the name that `config.environment` uses; they take precedence over the registry.
 
     Raises:
-        UsageError: as `make_source`, or the environment cannot work here.
+        UsageError: as `make_source`, or the environment cannot work on this machine.
     """
     source = make_source(config, seed, eval_prompts, given)
     with error_context(f"source {config.label!r}"):
@@ -193,12 +194,12 @@ def make_source(
     given: Mapping[str, Environment] | None = None,
     open_rows: OpenRows = load_dataset,
 ) -> Source:
-    """Load a source's environment and tasks, without checking that the environment can work here.
+    """Load a source's environment and tasks, without checking that the environment can work on this machine.
 
     Args:
         config: the source.
         seed: key of the order of tasks.
-        eval_prompts: how many held-out prompts.
+        eval_prompts: number of held-out prompts.
         given: as `build_source` takes it.
         open_rows: opens a data set's splits.
 
@@ -291,12 +292,12 @@ def _from_dataset(
 
 
 def held_out_rows(label: str, of: int, count: int) -> list[int]:
-    """Return the numbers of the rows that are held out, ascending. A larger count keeps the rows of a smaller one.
+    """Return the numbers of the rows that are held out, ascending. A larger `count` includes the rows of a smaller one.
 
     Args:
-        label: the source's.
-        of: rows of the split.
-        count: most rows.
+        label: label of the source.
+        of: number of rows of the split.
+        count: most rows that are held out.
     """
     if count >= of:
         return list(range(of))
@@ -307,7 +308,10 @@ def held_out_rows(label: str, of: int, count: int) -> list[int]:
 
 
 def _warn_of_overlap(label: str, rows: PromptDataset, held_rows: PromptDataset, chosen: Sequence[int]) -> None:
-    """Warn of held-out prompts that are trained on, where comparing takes seconds: `verigym validate` compares all."""
+    """Warn of held-out prompts that are also training prompts.
+
+    Prompts are compared only if this takes seconds; `verigym validate` always compares all of them.
+    """
     described = rows.config
     cheap = len(rows) <= MOST_COMPARED and described.adapter is None and not described.generated
     if cheap and rows.split != held_rows.split:  # sample rows stand for both splits
@@ -317,12 +321,13 @@ def _warn_of_overlap(label: str, rows: PromptDataset, held_rows: PromptDataset, 
 
 
 def composed(config: SourceConfig, environment: Environment) -> list[Environment]:
-    """Return the environment and what wraps it, innermost first: the sum with added rewards, the format's gate, the tools.
+    """Return the source's environment and its wrappers, innermost first.
 
-    With `graded_by`, that environment replaces the source's own.
+    The wrappers are the sum with added rewards, the format gate and the tools. With `graded_by`, that environment replaces the
+    source's own.
 
     Raises:
-        UsageError: a part is unknown, has a bad option or could outweigh the environment's own reward.
+        UsageError: a component is unknown, has a bad option or could outweigh the environment's own reward.
     """
     if config.graded_by is not None:
         environment = load_environment(config.graded_by.environment, **config.graded_by.options)
@@ -359,7 +364,7 @@ def as_graded(config: SourceConfig, layers: Sequence[Environment], prompt: Promp
         prompt: the task.
 
     Raises:
-        UsageError: the environment of `graded_by` wants a reference.
+        UsageError: the environment of `graded_by` needs a reference.
     """
     if config.graded_by is not None:
         prompt = layers[0].prompt(prompt.messages).model_copy(update={"metadata": prompt.metadata})

@@ -16,19 +16,19 @@ CHECKED_TASKS = 200
 
 
 def refuse_many(what: str, too_long: int, of: int, longest: int, *, field: str, limit: int, share: float) -> None:
-    """Check that only a small share was left out.
+    """Check that at most a small share of prompts was left out as too long.
 
     Args:
         what: subject of the message, such as "source 'gsm8k': held-out prompts".
-        too_long: number of those that are too long.
-        of: number of all.
-        longest: length of the longest, in tokens.
-        field: the setting that bounds the length.
-        limit: its value, in tokens.
+        too_long: number of prompts that are too long.
+        of: number of all prompts.
+        longest: length of the longest prompt, in tokens.
+        field: the setting that limits the length.
+        limit: value of `field`, in tokens.
         share: largest share that may be left out (`max_left_out`).
 
     Raises:
-        UsageError: more than this share are too long.
+        UsageError: more than `share` of them are too long.
     """
     if too_long > share * of:
         enough = ceil(1000 * too_long / of) / 1000
@@ -45,13 +45,13 @@ def fitting(
     """Return the held-out prompts that are short enough, with their sources, and the number of too long ones by source.
 
     Args:
-        sources: with their held-out prompts.
+        sources: sources with their held-out prompts.
         codec: counts tokens.
         limit: most tokens of a prompt.
         share: largest share of a source's prompts that may be too long.
 
     Raises:
-        UsageError: the share of a source is larger.
+        UsageError: more than `share` of a source's prompts are too long.
     """
     tasks: list[tuple[Source, Prompt]] = []
     left_out: dict[str, int] = {}
@@ -74,7 +74,7 @@ def check_tasks(sources: Sequence[Source], codec: Codec, limit: int, share: floa
         share: largest share of a source's prompts that may be too long.
 
     Raises:
-        UsageError: the share of a source is larger.
+        UsageError: more than `share` of a source's tasks are too long.
     """
     for source in sources if share < 1 else ():
         lengths = []

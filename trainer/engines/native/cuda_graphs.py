@@ -26,11 +26,11 @@ worth a capture."""
 
 
 def wants_graphs(wanted: bool | None, device: torch.device) -> bool:
-    """Return whether native decoding uses fixed shapes and CUDA graphs.
+    """Return True if native decoding should use fixed shapes and CUDA graphs.
 
     Args:
-        wanted: the setting `cuda_graphs`; None means on with CUDA.
-        device: of the policy.
+        wanted: the setting `cuda_graphs`; None means True on CUDA.
+        device: device of the policy.
 
     Raises:
         UsageError: `wanted` is true and the device is not CUDA.
@@ -41,16 +41,19 @@ def wants_graphs(wanted: bool | None, device: torch.device) -> bool:
 
 
 class CapturedGraphs:
-    """Captured graphs of one computation, by shape."""
+    """The captured CUDA graphs of one computation, one per shape."""
 
     def __init__(self, record: Record | None) -> None:
-        """Capture with `record`; with None, never."""
+        """Capture graphs with `record`; if `record` is None, run the computation without graphs."""
         self._record = record
         self._runs: Counter[Hashable] = Counter()
         self._made: dict[Hashable, tuple[Callable[[], None], torch.Tensor]] = {}
 
     def __call__(self, shape: Hashable, run: Run) -> torch.Tensor:
-        """Return the computation's result; the next call for this shape overwrites it."""
+        """Return the result of `run`, replayed from a graph after the first calls for `shape`.
+
+        The next call for this shape overwrites the result.
+        """
         if shape not in self._made and self._record is not None and self._runs[shape] >= PLAIN_RUNS:
             try:
                 self._made[shape] = self._record(run)
@@ -67,7 +70,7 @@ class CapturedGraphs:
 
 
 def cuda_record() -> Record:
-    """Return a function that captures CUDA graphs, which share one memory pool; it is freed with the last graph."""
+    """Return a function that captures CUDA graphs. They share one memory pool, which is freed with the last graph."""
     pool = torch.cuda.graph_pool_handle()
 
     def record(run: Run) -> tuple[Callable[[], None], torch.Tensor]:

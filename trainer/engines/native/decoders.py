@@ -40,7 +40,7 @@ LONG = 128
 
 
 class Decoder(Protocol):
-    """Decodes rows, numbered from 0, one token at a time."""
+    """Decodes a batch of rows, numbered from 0, one token at a time."""
 
     refills: bool
     """Whether rows may join while others are being decoded."""
@@ -52,25 +52,26 @@ class Decoder(Protocol):
         """Append rows and return the logits of their first tokens `[N, V]`.
 
         Args:
-            rows: prompts by number; a number stands for the same prompt as long as it has rows.
-            begun: from `states`, by number: states of a prompt's beginning, for prompts of one row.
+            rows: each row's prompt with the prompt's number; a number stands for the same prompt as long as it has rows.
+            begun: keys and values of the beginning of a prompt, as `states` returned them, by the prompt's number. The prompt
+                may have only one row.
         """
 
     def states(self, row: int) -> RowStates:
-        """Return a copy of the states of a row's prompt and tokens."""
+        """Return a copy of the keys and values of the prompt and tokens of the row numbered `row`."""
 
     def reach(self, positions: int) -> None:
-        """Be ready for a later row of so many tokens, prompt included, more than were expected at first."""
+        """Prepare for rows of up to `positions` tokens, prompt included, if this is more than was expected at first."""
 
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
-        """Append a token to each row and return the logits of the next tokens `[B, V]`."""
+        """Append the tokens `token_B`, one per row, and return the logits of the next tokens `[B, V]`."""
 
     def remove(self, rows: Sequence[int]) -> list[int]:
-        """Remove rows and return the former numbers of the remaining ones, which may still include some removed rows."""
+        """Remove `rows` and return the former numbers of the rows that are left, which may still include some removed rows."""
 
 
 class _LlamaDecoder:
-    """Runs each prompt once; for the models that `llama_step` supports."""
+    """Base of the decoders that run each prompt once, for the models that `llama_step` supports."""
 
     refills = True
     cache: PrefixCache | StaticCache
@@ -99,7 +100,7 @@ class _LlamaDecoder:
         return self.step_model.head(torch.stack([last[number] for number, _ in rows]))
 
     def _prefill(self, prompts: dict[int, Sequence[int]], *, keep: bool) -> dict[int, torch.Tensor]:
-        """Run prompts, padded on the right, and return the last hidden state of each."""
+        """Run prompts, padded on the right, and return the last hidden state of each, by the prompt's number."""
         longest, device = max(map(len, prompts.values())), self.cache.device
         ids_PS = torch.tensor([[*ids, *[self.pad_id] * (longest - len(ids))] for ids in prompts.values()], device=device)
         out = decoder(self.model)(input_ids=ids_PS, past_key_values=DynamicCache(), use_cache=True)
@@ -127,15 +128,15 @@ class _LlamaDecoder:
 
 
 class SharedDecoder(_LlamaDecoder):
-    """Stores the keys and values of a prompt once for all its rows."""
+    """A decoder that stores the keys and values of a prompt once for all its rows."""
 
     cache: PrefixCache
 
     def __init__(self, model: Any, positions: int, pad_id: int) -> None:
-        """Begin without rows.
+        """Start without rows.
 
         Args:
-            model: one for which `decodable` is true; its weights must not change while this decodes.
+            model: a model for which `decodable` is true; its weights must not change while this decoder is in use.
             positions: most tokens of a prompt and its completion.
             pad_id: any valid token id.
         """
@@ -155,12 +156,12 @@ class SharedDecoder(_LlamaDecoder):
 
 
 class StaticDecoder(_LlamaDecoder):
-    """Uses buffers of a fixed size and few shapes of steps, so that CUDA graphs can replay them."""
+    """A decoder with buffers of a fixed size and few distinct shapes of steps, so that CUDA graphs can replay them."""
 
     cache: StaticCache
 
     def __init__(self, model: Any, positions: int, pad_id: int, rows: int, record: Record | None = None) -> None:
-        """Begin without rows; see `SharedDecoder`.
+        """Start without rows; see `SharedDecoder`.
 
         Args:
             model: see `SharedDecoder`.
@@ -187,7 +188,7 @@ class StaticDecoder(_LlamaDecoder):
 
 
 def _bundles(prompts: dict[int, Sequence[int]]) -> list[dict[int, Sequence[int]]]:
-    """Split prompts, in order, into parts of at most `PREFILL_TOKENS`."""
+    """Split `prompts`, in order, into groups of at most `PREFILL_TOKENS` tokens."""
     parts: list[dict[int, Sequence[int]]] = []
     longest = 0
     for number, ids in prompts.items():
@@ -200,7 +201,10 @@ def _bundles(prompts: dict[int, Sequence[int]]) -> list[dict[int, Sequence[int]]
 
 
 class PlainDecoder:
-    """Runs the model's own modules over transformers' cache; for any model. A prompt's states are copied to each row."""
+    """A decoder for any model, which runs the model's own modules with transformers' cache.
+
+    The keys and values of a prompt are copied to each of its rows.
+    """
 
     refills = False
     token_bytes = 0
@@ -211,7 +215,7 @@ class PlainDecoder:
         self.count = 0
 
     def add(self, rows: Sequence[NewRow], begun: Mapping[int, RowStates] = NOTHING) -> torch.Tensor:
-        """See `Decoder`; prompts are run from their first tokens."""
+        """See `Decoder`. `begun` has no effect: prompts are run from their first tokens."""
         device = self.model.device
         prompts = dict(rows)
         width = max(map(len, prompts.values()))
@@ -254,11 +258,11 @@ class PlainDecoder:
         return logits
 
     def states(self, row: int) -> RowStates:
-        """Return nothing: what a layer of any model keeps is not known."""
+        """Return no states, because the contents of the cache differ by model."""
         return ()
 
     def reach(self, positions: int) -> None:
-        """Do nothing: the model's modules know their positions."""
+        """Do nothing: the model's modules handle positions themselves."""
 
     def remove(self, rows: Sequence[int]) -> list[int]:
         """See `Decoder`."""
@@ -282,7 +286,7 @@ def build_decoder(model: Any, positions: int, max_new_tokens: int, pad_id: int, 
         positions: most tokens of a prompt and its completion.
         max_new_tokens: most tokens of a completion.
         pad_id: any valid token id.
-        static_rows: most rows at the same time, for buffers of a fixed size (on CUDA, with graphs); None for growing ones.
+        static_rows: most rows at the same time, for buffers of a fixed size (on CUDA, with graphs); None for growing buffers.
     """
     if not decodable(model):
         return PlainDecoder(model, pad_id, max_new_tokens)
@@ -297,7 +301,10 @@ _decodable: WeakKeyDictionary[Any, dict[torch.dtype | None, bool]] = WeakKeyDict
 
 
 def decodable(model: Any) -> bool:
-    """Return whether `SharedDecoder` gives this model's logits; checked once per model and autocast dtype, on a few tokens."""
+    """Return True if `SharedDecoder` gives the logits of `model`.
+
+    This is checked once per model and autocast dtype, on a few tokens.
+    """
     kind = model.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     known = _decodable.setdefault(model, {})
@@ -314,9 +321,9 @@ STRICT, LOOSE = 1e-3, 5e-2
 
 
 def _obstacle(model: Any) -> str:
-    """Return why the model must be decoded by its own modules; empty if it need not.
+    """Return the reason why `model` must be decoded by its own modules; an empty string if there is none.
 
-    Under autocast, float32 shows first whether the layers are understood, since half precision would hide much.
+    Under autocast, the layers are first compared in float32, because half precision would hide many differences.
     """
     unknown = unknown_parts(model)
     if unknown:

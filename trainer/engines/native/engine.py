@@ -27,13 +27,13 @@ class NativeEngine:
         static_cache: bool = False,
         episode_cache_bytes: int = 0,
     ) -> None:
-        """Sample from this model.
+        """Make an engine that samples from `model`.
 
         Args:
             model: the policy.
-            codec: its tokenizer.
+            codec: the policy's tokenizer.
             rows_at_a_time: most completions decoded at the same time.
-            dtype: of the forward pass, "fp32" or "bf16".
+            dtype: dtype of the forward pass, "fp32" or "bf16".
             static_cache: see `generate`; on CUDA its steps are captured as CUDA graphs.
             episode_cache_bytes: most bytes of the keys and values that are kept for the next turns of episodes.
         """
@@ -60,11 +60,11 @@ class NativeEngine:
     positions = None
 
     def sync(self) -> None:
-        """Drop what earlier weights computed; the policy is the model itself."""
+        """Drop keys and values that earlier weights computed. The engine samples from the trained model itself."""
         self.turn_cache.clear()
 
     def rest(self) -> None:
-        """Drop what is kept of episodes."""
+        """Drop the keys and values kept for episodes."""
         self.turn_cache.clear()
 
     def generate(
@@ -102,7 +102,7 @@ class NativeEngine:
     ) -> None:
         """Sample completions; a turn of an episode whose keys and values were kept runs only its new tokens.
 
-        See `EpisodeEngine.play`. With arrivals, the cache grows, and there are no CUDA graphs.
+        See `EpisodeEngine.play`. With `arrivals`, the cache grows, and there are no CUDA graphs.
         """
         self.model.eval()
         with autocast(self.model.device, self.dtype):
@@ -120,9 +120,9 @@ class NativeEngine:
             )
 
     def forget(self, episodes: Iterable[Hashable]) -> None:
-        """Drop what is kept of episodes that are over."""
+        """Drop the keys and values kept for `episodes`, which are over."""
         self.turn_cache.forget(episodes)
 
     def close(self) -> None:
-        """Drop what is kept of episodes."""
+        """Drop the keys and values kept for episodes."""
         self.turn_cache.clear()

@@ -47,7 +47,7 @@ def generate(
     static_cache: bool = False,
     on_finished: OnFinished | None = None,
 ) -> list[list[Generated]]:
-    """Sample completions.
+    """Sample completions of each prompt.
 
     Args:
         model: a transformers causal language model.
@@ -57,8 +57,8 @@ def generate(
         temperature: 0 samples greedily.
         eos_ids: tokens that end a completion.
         pad_id: any valid token id.
-        rows_at_a_time: most completions decoded at the same time; all of them where None.
-        static_cache: whether keys and values are in buffers of a fixed size, which CUDA graphs need.
+        rows_at_a_time: most completions decoded at the same time; None decodes all of them together.
+        static_cache: if True, keys and values are in buffers of a fixed size, which CUDA graphs need.
         on_finished: see `engines.base.OnFinished`.
 
     Returns:
@@ -98,19 +98,19 @@ def play(
     arrivals: Arrivals | None = None,
     turn_cache: TurnCache | None = None,
 ) -> None:
-    """Sample completions, and those that are asked for meanwhile.
+    """Sample a completion for each of `requests`, and for requests that arrive while these are sampled.
 
     Args:
         model: see `generate`.
-        requests: those with the same first number of `place` and the same prompt share its states.
+        requests: those with the same first number of `place` and the same prompt share the prompt's keys and values.
         temperature: see `generate`.
         eos_ids: see `generate`.
         pad_id: see `generate`.
         on_finished: called with each completion.
         rows_at_a_time: see `generate`.
-        static_cache: see `generate`; not with `arrivals`, whose lengths are not known before.
+        static_cache: see `generate`; not with `arrivals`, because the lengths of later requests are not known at the start.
         arrivals: see `engines.base.Arrivals`.
-        turn_cache: keeps what is computed for episodes, for their next turns.
+        turn_cache: keeps the keys and values of episodes for their next turns.
     """
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     waiting = deque(_DecodingRow(one, numbers.setdefault((one.place[0], tuple(one.prompt)), len(numbers))) for one in requests)
@@ -159,13 +159,13 @@ def play(
 def _join(
     decoder: Decoder, rows: Sequence[_DecodingRow], temperature: float, turn_cache: TurnCache | None, fresh: Iterator[int]
 ) -> torch.Tensor:
-    """Begin rows and return the logits of their first tokens.
+    """Add `rows` to the decoder and return the logits of their first tokens.
 
     Args:
-        decoder: decodes them.
-        rows: those that join.
+        decoder: decodes the rows.
+        rows: the rows to add.
         temperature: 0 needs no uniforms.
-        turn_cache: may have the states of their earlier turns.
+        turn_cache: may have the keys and values of the earlier turns of these rows.
         fresh: numbers for prompts that are not shared.
     """
     begun: dict[int, RowStates] = {}
@@ -181,7 +181,10 @@ def _join(
 
 
 def _keep(turn_cache: TurnCache | None, decoder: Decoder, number: int, row: _DecodingRow) -> None:
-    """Keep an ended row's states where its episode may go on. A turn that its limit cut off is the last one."""
+    """Store the keys and values of the ended row `row` in `turn_cache` if its episode may go on.
+
+    A turn that its token limit cut off is the last one of its episode.
+    """
     assert row.done is not None
     request = row.request
     if turn_cache is None or request.episode is None or row.done.finish_reason != "stop" or not decoder.token_bytes:
@@ -191,13 +194,13 @@ def _keep(turn_cache: TurnCache | None, decoder: Decoder, number: int, row: _Dec
 
 
 def _next(waiting: deque[_DecodingRow], live: int, places: int, refills: bool) -> list[_DecodingRow]:
-    """Remove and return the waiting rows that join now.
+    """Remove from `waiting` and return the rows that are added to the decoder now.
 
     Args:
-        waiting: in order; changed in place.
+        waiting: rows in order; changed in place.
         live: number of rows that are being decoded.
         places: most rows that are decoded at the same time.
-        refills: whether rows can join while others are decoded; if not, a prompt's rows are kept together where they fit.
+        refills: True if rows can be added while others are decoded; if not, a prompt's rows are kept together if they fit.
     """
     joining = min(places - live, len(waiting))
     if joining == 0 or (live and (not refills or joining < min(len(waiting), int(places * REFILL_AT)))):
@@ -210,9 +213,10 @@ def _next(waiting: deque[_DecodingRow], live: int, places: int, refills: bool) -
 
 
 def sample(logits_BV: torch.Tensor, temperature: float, uniform_B: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (token_B, logp_B): the most likely token without uniforms, else sampled by inverting the cumulative distribution.
+    """Return (token_B, logp_B). If `uniform_B` is None, the token is the most likely one; otherwise it is sampled.
 
-    Inversion needs one uniform per token, so a row's draws do not depend on the other rows of its batch.
+    Sampling inverts the cumulative distribution. This needs one uniform per token, so a row's draws do not depend on the
+    other rows of its batch.
     """
     logp_BV = torch.log_softmax(logits_BV.double() / (temperature or 1.0), dim=-1)
     if uniform_B is None:

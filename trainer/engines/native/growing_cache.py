@@ -12,7 +12,7 @@ SHARE, LEAST = 0.25, 32
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]
-    """One layer's keys and values `[B, H, L, D]`: views of larger buffers, for at most `most` tokens."""
+    """The keys and values `[B, H, L, D]` of one layer: views of larger buffers, with room for at most `most` tokens."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, most: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append the states of new tokens and return all states."""
+        """Append the keys and values of new tokens and return all keys and values."""
         start = self.keys.shape[-2]
         end = start + key_states.shape[-2]
         if end > self._buffers[0].shape[-2]:
@@ -38,12 +38,12 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         return self.keys, self.values
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep these rows."""
+        """Keep only the rows `indices`."""
         self._buffers = self._with_room(self.keys[indices]), self._with_room(self.values[indices])
         self._show(self.keys.shape[-2])
 
     def _with_room(self, states: torch.Tensor, length: int | None = None) -> torch.Tensor:
-        """Return a buffer for `length` tokens and spare room that begins with `states`."""
+        """Return a buffer that begins with `states` and has room for `length` tokens and some more."""
         there = states.shape[-2]
         length = length or there
         room = max(length, min(length + max(LEAST, int(SHARE * length)), self._most))
@@ -53,11 +53,11 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
 
 
 def grow_in_place(cache: Any, new_tokens: int) -> None:
-    """Replace a cache's dynamic layers by growing ones; other layers, such as sliding windows, stay as they are.
+    """Replace the dynamic layers of `cache` by growing ones; other layers, such as sliding windows, stay as they are.
 
     Args:
         cache: cache of a transformers model; changed in place.
-        new_tokens: most tokens that will be added, which bounds the spare room.
+        new_tokens: most tokens that will be added; it limits the spare room.
     """
     for number, layer in enumerate(getattr(cache, "layers", ())):
         if type(layer) is DynamicLayer and layer.is_initialized:

@@ -28,13 +28,13 @@ Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class LlamaStep:
-    """A decoding step with the weights of now: after an update of the model, make a new one."""
+    """A decoding step with the model's present weights. After an update of the model, make a new one."""
 
     def __init__(self, model: Any, positions: int) -> None:
-        """Read the weights.
+        """Read the weights of `model`.
 
         Args:
-            model: a transformers causal language model for which `unknown_parts` finds nothing; adapters may be inside.
+            model: a transformers causal language model for which `unknown_parts` returns an empty string; it may have adapters.
             positions: most tokens of a prompt and its completion.
         """
         body = decoder(model)
@@ -60,16 +60,19 @@ class LlamaStep:
         self.sin_LD = torch.cat([-sine_LD[:, :half], sine_LD[:, half:]], dim=1)
 
     def reach(self, positions: int) -> None:
-        """Be ready for so many positions."""
+        """Prepare for up to `positions` tokens of a prompt and its completion."""
         if positions > len(self.cos_LD):
             self._turn(max(positions, 2 * len(self.cos_LD)), self.cos_LD.device)
 
     def __call__(self, token_B: torch.Tensor, position_B: torch.Tensor, attend: Attend) -> torch.Tensor:
-        """Return the logits after one more token of each row."""
+        """Return the logits `[B, V]` after the tokens `token_B`, one per row, at `position_B`."""
         return self.head(self.hidden(token_B, position_B, attend))
 
     def hidden(self, token_B: torch.Tensor, position_B: torch.Tensor, attend: Attend) -> torch.Tensor:
-        """Return the hidden states `[B, E]` of tokens, which may be several of one row if `attend` knows which see which."""
+        """Return the hidden states `[B, E]` of the tokens `token_B`.
+
+        Several tokens may belong to one row if `attend` knows which tokens each of them may attend to.
+        """
         x_BE = self.embed(token_B)
         cos_B1D, sin_B1D = self.cos_LD[position_B, None], self.sin_LD[position_B, None]
         rotated = self.heads + self.key_heads
@@ -105,7 +108,7 @@ class _Layer:
 
 
 class _Product:
-    """Linear modules with the same input; their outputs are concatenated."""
+    """Linear modules with the same input, computed as one product; their outputs are concatenated."""
 
     def __init__(self, modules: Sequence[Any], dtype: torch.dtype) -> None:
         self.parts: list[Callable[[torch.Tensor], torch.Tensor]] = list(modules)
@@ -129,13 +132,13 @@ class _Product:
 
 
 def _normed(x_BXD: torch.Tensor, eps: float) -> torch.Tensor:
-    """Return the vectors divided by their root mean square, computed in float32 as in transformers."""
+    """Return the vectors of `x_BXD` divided by their root mean square, computed in float32 as in transformers."""
     y_BXD = x_BXD.float()
     return (y_BXD * torch.rsqrt(y_BXD.pow(2).mean(-1, keepdim=True) + eps)).to(x_BXD.dtype)
 
 
 def unknown_parts(model: Any) -> str:
-    """Return why the model is not supported; empty if it may be."""
+    """Return the reason why `model` is not supported; an empty string if it may be supported."""
     body = decoder(model)
     if any(isinstance(parameter, DTensor) for parameter in body.parameters()):
         return "its layers are gathered one at a time"

@@ -20,7 +20,7 @@ SHARE, LEAST = 0.25, 32
 
 @dataclass
 class Layout:
-    """Rows and their prompts, numbered by slot."""
+    """The rows and their prompts, each numbered by its slot in the cache."""
 
     owners: list[int] = field(default_factory=list)
     """Each row's prompt."""
@@ -32,7 +32,7 @@ class Layout:
     """Each prompt's index at the caller."""
 
     def grid(self) -> tuple[int, list[int]]:
-        """Return G, the most rows of a prompt, and each row's place in a grid of P times G."""
+        """Return G, the largest number of rows of a prompt, and each row's index in a grid of P times G."""
         counts = [0] * len(self.prompts)
         places = []
         for owner in self.owners:
@@ -43,7 +43,7 @@ class Layout:
 
 
 class PrefixCache:
-    """All layers' keys and values. The last row moves into the slot of a removed one, so that nothing else is copied."""
+    """The keys and values of all layers. When a row is removed, the last row moves into its slot; nothing else is copied."""
 
     def __init__(self, layers: int, key_heads: int, head_size: int, scale: float, dtype: torch.dtype, device: torch.device):
         self.layout = Layout()
@@ -62,7 +62,7 @@ class PrefixCache:
         """Append prompts.
 
         Args:
-            names: their indices at the caller, for `add_rows`.
+            names: number that the caller uses for each prompt, for `add_rows`.
             states: keys and values `[P, K, S, D]` of each layer; positions after a prompt's length are ignored.
             lengths: each prompt's number of tokens.
         """
@@ -79,14 +79,17 @@ class PrefixCache:
         self._arranged = False
 
     def add_rows(self, names: Sequence[int]) -> None:
-        """Begin a completion of each of these prompts, one after the other."""
+        """Add a row without tokens for each of the prompts numbered `names`, in order."""
         numbers = {name: number for number, name in enumerate(self.layout.names)}
         self.layout.owners += [numbers[name] for name in names]
         self.layout.lengths += [0] * len(names)
         self._arranged = False
 
     def remove(self, row: int) -> None:
-        """Remove a row, and its prompt with the prompt's last row. The last row, or prompt, takes the free number."""
+        """Remove the row numbered `row`, and its prompt if this was the prompt's last row.
+
+        The last row, or prompt, takes the number that became free.
+        """
         layout = self.layout
         owner = layout.owners[row]
         _fill(self._texts, row, layout.owners, layout.lengths)
@@ -97,7 +100,10 @@ class PrefixCache:
         self._arranged = False
 
     def states(self, row: int) -> list[torch.Tensor]:
-        """Return a copy of a row's keys and values, its prompt's first: of each layer `[2, K, S + T, D]`."""
+        """Return a copy of the keys and values of the row numbered `row`, those of its prompt first.
+
+        There is one tensor `[2, K, S + T, D]` per layer.
+        """
         layout = self.layout
         owner, length = layout.owners[row], layout.lengths[row]
         prompts = [kept[:, owner, :, : layout.prompts[owner]] for kept in self._prompts]
@@ -107,7 +113,7 @@ class PrefixCache:
         return [torch.cat(pair, dim=2) for pair in zip(prompts, texts, strict=True)]
 
     def begin(self) -> torch.Tensor:
-        """Make room for one more token of each row and return the tokens' positions."""
+        """Make room for one more token of each row and return the positions of these tokens."""
         layout = self.layout
         if not self._arranged:
             self._arrange()
@@ -150,7 +156,7 @@ class PrefixCache:
         self._arranged = True
 
     def attend(self, layer: int, query_BHD: torch.Tensor, key_BKD: torch.Tensor, value_BKD: torch.Tensor) -> torch.Tensor:
-        """Append a token of each row and return its attention output `[B, H, D]`; see `llama_step.Attend`."""
+        """Append a token of each row to `layer` and return the attention output `[B, H, D]`; see `llama_step.Attend`."""
         rows, key_heads, size = key_BKD.shape
         texts = self._texts[layer][:, :rows]
         if self._even:
@@ -174,7 +180,7 @@ class PrefixCache:
         return torch.baddbmm(found_NRD, own_NRT, own_values).reshape(query_BHD.shape)
 
     def _by_prompt(self, x_NRX: torch.Tensor) -> torch.Tensor:
-        """Return rows as `[P * K, G * R, X]`; a prompt with fewer than G rows is filled up with arbitrary ones."""
+        """Return the rows of `x_NRX` as `[P * K, G * R, X]`; a prompt with fewer than G rows is padded with arbitrary rows."""
         return x_NRX[self._to_grid].reshape(len(self.layout.prompts) * self._key_heads, -1, x_NRX.shape[-1])
 
 
@@ -193,7 +199,7 @@ def _scores(
 
 
 def _with_room(kept: torch.Tensor, count: int, width: int) -> torch.Tensor:
-    """Return a buffer of at least `[2, count, K, width, D]` that begins with `kept`."""
+    """Return a buffer of at least `[2, count, K, width, D]` that begins with the contents of `kept`."""
     if kept.shape[1] >= count and kept.shape[3] >= width:
         return kept
     # Zeros, because masked values are still multiplied, and new memory may hold nan.
@@ -203,7 +209,7 @@ def _with_room(kept: torch.Tensor, count: int, width: int) -> torch.Tensor:
 
 
 def _fill(states: Sequence[torch.Tensor], gap: int, *lists: list[int]) -> None:
-    """Move the last entry into the gap."""
+    """Move the last entry of each of `states` and `lists` to the index `gap`."""
     last = len(lists[0]) - 1
     if gap != last:
         for kept in states:

@@ -20,7 +20,7 @@ NARROWEST = 64
 
 
 class StaticCache:
-    """All layers' keys and values, and a step's inputs in tensors that stay in place."""
+    """All layers' keys and values, and the inputs of a step, in tensors whose addresses do not change."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class StaticCache:
         rows: int,
         positions: int,
     ) -> None:
-        """Allocate memory for `rows` rows of `positions` tokens, prompts included."""
+        """Allocate memory for `rows` rows of `positions` tokens each, prompts included."""
         self.layout = Layout()
         self.scale, self.device = scale, device
         self._most = rows
@@ -51,12 +51,12 @@ class StaticCache:
     def add_prompts(
         self, names: Sequence[int], states: Sequence[tuple[torch.Tensor, torch.Tensor]], lengths: Sequence[int]
     ) -> None:
-        """Keep prompts for the rows that the next `add_rows` makes; see `PrefixCache.add_prompts`."""
+        """Keep prompts for the rows that the next `add_rows` adds; see `PrefixCache.add_prompts`."""
         self._starts.update(zip(names, lengths, strict=True))
         self._waiting.append((names, states))
 
     def add_rows(self, names: Sequence[int]) -> None:
-        """Begin a completion of each of these prompts, one after the other."""
+        """Add a row without tokens for each of the prompts numbered `names`, in order."""
         layout = self.layout
         first = len(layout.owners)
         source = {name: row for row, name in enumerate(layout.owners)}
@@ -79,7 +79,7 @@ class StaticCache:
         self.length_B[first : len(layout.owners)] = torch.tensor(layout.lengths[first:], device=self.device)
 
     def remove(self, row: int) -> None:
-        """Remove a row; the last row takes its number."""
+        """Remove the row numbered `row`; the last row takes its number."""
         layout = self.layout
         last = len(layout.owners) - 1
         if row != last:
@@ -91,7 +91,7 @@ class StaticCache:
         layout.names = list(dict.fromkeys(layout.owners))
 
     def states(self, row: int) -> list[torch.Tensor]:
-        """Return a copy of a row's keys and values: of each layer `[2, K, L, D]`."""
+        """Return a copy of the keys and values of the row numbered `row`: one tensor `[2, K, L, D]` per layer."""
         return list(self._states[:, :, row, :, : self.layout.lengths[row]].clone())
 
     def _copy(self, source: int, target: int, length: int) -> None:
@@ -100,14 +100,14 @@ class StaticCache:
     def begin(self, token_B: torch.Tensor) -> tuple[int, int]:
         """Store the next token of each row and return the number of rows and positions that the step computes.
 
-        Both are rounded up, to powers of two where the buffers allow, so that few shapes occur. Results of surplus rows and
+        Both are rounded up, to powers of two if the buffers allow, so that few shapes occur. Results of surplus rows and
         positions are ignored.
         """
         self.token_B[: len(token_B)] = token_B
         return _rounded(len(token_B), 1, self._most), _rounded(max(self.layout.lengths) + 1, NARROWEST, self._width)
 
     def attention(self, rows: int, width: int) -> Attend:
-        """Return the attention of a step over these rows and positions; see `llama_step.Attend`."""
+        """Return the attention of a step over `rows` rows and `width` positions; see `llama_step.Attend`."""
         row_B, length_B = self._row_B[:rows], self.length_B[:rows]
         seen_B11L = (self._place_L[:width] <= length_B[:, None])[:, None, None]
 
@@ -131,7 +131,7 @@ class StaticCache:
 
 
 def _rounded(count: int, least: int, most: int) -> int:
-    """Return the smallest of `least`, its doubles and `most` that is no less than `count`."""
+    """Return the smallest number not below `count` among `least`, its doublings, and `most`."""
     size = least
     while size < count:
         size *= 2

@@ -25,7 +25,7 @@ RowStates = Sequence[torch.Tensor]
 
 
 class TurnCache:
-    """States of episodes by name, in at most so many bytes."""
+    """Keys and values of episodes, in at most a fixed number of bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes, self.bytes = most_bytes, 0
@@ -37,13 +37,13 @@ class TurnCache:
         return len(self._kept)
 
     def keep(self, episode: Hashable, ids: tuple[int, ...], size: int, states: Callable[[], RowStates]) -> None:
-        """Keep the states of an episode's tokens if there is room.
+        """Keep the keys and values of an episode's tokens if there is room.
 
         Args:
-            episode: its name.
-            ids: its tokens, prompt included.
-            size: bytes of their states.
-            states: returns them.
+            episode: identifies the episode.
+            ids: the episode's tokens, prompt included.
+            size: bytes of the keys and values.
+            states: returns the keys and values; called only if there is room.
         """
         self.forget([episode])
         if self.bytes + size <= self.most_bytes:
@@ -59,19 +59,22 @@ class TurnCache:
             self.refused += 1
 
     def take(self, episode: Hashable, prompt: Sequence[int]) -> RowStates | None:
-        """Remove and return an episode's states; None if there are none, or they are not those of the prompt's beginning."""
+        """Remove and return the keys and values of `episode`.
+
+        Return None if there are none, or they do not belong to the beginning of `prompt`.
+        """
         ids, states = self._kept.get(episode, ((), ()))
         self.forget([episode])
         return states if 0 < len(ids) < len(prompt) and tuple(prompt[: len(ids)]) == ids else None
 
     def forget(self, episodes: Iterable[Hashable]) -> None:
-        """Drop the states of these episodes."""
+        """Drop the keys and values of `episodes`."""
         for episode in episodes:
             _, states = self._kept.pop(episode, ((), ()))
             self.bytes -= sum(layer.nbytes for layer in states)
 
     def clear(self) -> None:
-        """Drop all states."""
+        """Drop all keys and values."""
         self._kept.clear()
         self.bytes = 0
 
@@ -79,15 +82,15 @@ class TurnCache:
 def go_on(
     step_model: LlamaStep, prompts: Mapping[int, Sequence[int]], begun: Mapping[int, RowStates]
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Run the tokens of prompts behind those whose states are there.
+    """Run the tokens of each prompt that follow the tokens whose keys and values are known.
 
     Args:
         step_model: the model.
-        prompts: P token sequences by their numbers, each longer than its states.
-        begun: the states of their beginnings, by the same numbers.
+        prompts: P token sequences by number, each longer than its states in `begun`.
+        begun: the keys and values of each prompt's beginning, by the same numbers.
 
     Returns:
-        The last hidden state of each prompt `[P, E]`, and the states of the whole prompts: of each layer keys and values
+        The last hidden state of each prompt `[P, E]`, and the keys and values of the full prompts: for each layer
         `[2, P, K, L, D]`, where positions after a prompt's length are undefined.
     """
     kept = [begun[number] for number in prompts]
