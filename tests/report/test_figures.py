@@ -7,7 +7,7 @@ from report_inputs import train_row
 
 from verigym.report.comparison import CHANGED, SAME, UNPAIRED, Twins, compare_prompts, run_summary
 from verigym.report.curves import curves
-from verigym.report.figures import BINS, PromptTally, Tally, step_statuses
+from verigym.report.figures import BINS, PromptTally, Tally, step_sources, step_statuses
 from verigym.report.record import Record
 
 
@@ -153,3 +153,23 @@ def test_a_status_has_the_share_0_only_where_its_source_was_asked() -> None:
     assert found["a/status/correct"] == [0.5, 1.0, None]
     assert found["a/status/truncated"] == [0.5, 0.0, None]
     assert found["status/correct"] == [0.5, 0.0, 0.0]
+
+
+def test_a_run_s_sources_are_those_of_all_completions() -> None:
+    step = {
+        "kind": "train",
+        "step": 1,
+        "completions": 8,
+        "unscored": 2,
+        "accuracy": 0.5,
+        "reward": 0.6,
+        "completion_tokens": 10.0,
+    }
+    a = {"a/completions": 6, "a/unscored": 0, "a/accuracy": 0.5, "a/reward": 0.5, "a/completion_tokens": 8.0}
+    silent = {"b/completions": 2, "b/unscored": 2, "b/completion_tokens": 16.0}
+    later = {**step, "step": 2, **a, "a/accuracy": 1.0, "b/completions": 2, "b/unscored": 1, "b/accuracy": 1.0, "b/reward": 1.0}
+    whole, first, second = step_sources([{**step, **a, **silent}, later, {"kind": "eval", "step": 2}])
+    assert (whole["source"], whole["scored"], whole["accuracy"]) == ("", 12, 0.5)
+    assert (first["source"], first["scored"], first["accuracy"], first["tokens"]) == ("a", 12, 0.75, 8.0)
+    assert (second["source"], second["scored"], second["accuracy"], second["low"]) == ("b", 1, 1.0, None)
+    assert step_sources([step]) == [], "of one source, or of an earlier version"

@@ -13,7 +13,7 @@ from typing import Any
 from verigym.envs import UsageError
 from verigym.report.comparison import Twins, compare_prompts, run_summary
 from verigym.report.curves import curves
-from verigym.report.figures import Tally, step_statuses
+from verigym.report.figures import Tally, step_sources, step_statuses
 from verigym.report.packing import Packer
 from verigym.report.page import render
 from verigym.report.reading.evaluations import evaluation_samples
@@ -174,6 +174,9 @@ def _described(one: Input, place: int, metrics: dict[int, list[Row]], tally: Tal
         steps = whole(settings.get("steps"), 0) or None
         described["run"] = run_summary(metrics[place], steps)
         described["run"]["statuses"] = step_statuses(metrics[place])
+        if of_steps := step_sources(metrics[place]):
+            described["figures"]["sources"] = of_steps
+            described["run"]["sourcesOfSteps"] = True
         described["run"]["settings"] = _shown_settings(settings)
     return described
 

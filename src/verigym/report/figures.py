@@ -171,6 +171,43 @@ def step_statuses(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: round(count) for name, count in counts.items() if round(count)}
 
 
+def step_sources(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the figures of all completions of a run's steps, for the whole run and by source, from its metrics.
+
+    They have no interval, because metrics do not keep the verdicts of single prompts. The list is empty if the log does not say
+    how many completions each source had; logs of earlier versions do not.
+    """
+    steps = [row for row in rows if row.get("kind") == "train" and number(row.get("completions"))]
+    labels = sorted({name.removesuffix("/completions") for row in steps for name in row if name.endswith("/completions")})
+    return [_step_source(steps, label) for label in ("", *labels)] if labels else []
+
+
+def _step_source(steps: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
+    prefix = f"{label}/" if label else ""
+    sums: defaultdict[str, float] = defaultdict(float)
+    for row in steps:
+        completions, unscored = (number(row.get(f"{prefix}{name}")) or 0.0 for name in ("completions", "unscored"))
+        sums["completions"] += completions
+        sums["scored"] += completions - unscored
+        for name, weight in (
+            ("accuracy", completions - unscored),
+            ("reward", completions - unscored),
+            ("completion_tokens", completions),
+        ):
+            sums[name] += weight * (number(row.get(f"{prefix}{name}")) or 0.0)
+    scored = sums["scored"]
+    return {
+        "source": label,
+        "prompts": None,
+        "scored": round(scored),
+        "accuracy": sums["accuracy"] / scored if scored else None,
+        "reward": sums["reward"] / scored if scored else None,
+        "tokens": sums["completion_tokens"] / sums["completions"] if sums["completions"] else None,
+        "low": None,
+        "high": None,
+    }
+
+
 def _bin(correct: int, scored: int) -> int:
     if correct in (0, scored):
         return len(BINS) - 1 if correct else 0

@@ -2,6 +2,9 @@
 
 const KIND_NAMES = { run: "training run", scores: "graded file", evaluation: "samples" };
 
+// Two bootstraps of the same prompts differ by chance in their third digit.
+const BOOTSTRAP = "a bootstrap that draws prompts; report.md of an evaluation draws anew, so its last digit may differ";
+
 function dot(place) {
   const mark = el("i", { class: "dot" });
   mark.style.background = color(place);
@@ -51,7 +54,7 @@ function inputsPanel() {
   if (others.length) {
     const columns = [
       { name: "Input", text: true }, { name: "Kind", text: true }, { name: "Samples" }, { name: "Prompts" }, { name: "Accuracy" },
-      { name: "95% interval", help: "a bootstrap that draws prompts" }, { name: "Mean reward" }, { name: "Tokens" }, { name: "Unscored" },
+      { name: "95% interval", help: BOOTSTRAP }, { name: "Mean reward" }, { name: "Tokens" }, { name: "Unscored" },
     ];
     parts.push(table(columns, others.map(([one, place]) => {
       const whole = one.figures.sources[0];
@@ -99,7 +102,7 @@ function sourcesPanel() {
     for (const source of one.figures.sources) {
       const name = source.source === "" ? el("b", {}, "all") : addText(el("span"), source.source);
       rows.push([
-        ...(many ? [inputName(place)] : []), name, count(source.prompts), count(source.scored), intervalBar(source.accuracy, source.low, source.high),
+        ...(many ? [inputName(place)] : []), name, known(source.prompts) ? count(source.prompts) : NONE, count(source.scored), intervalBar(source.accuracy, source.low, source.high),
         percent(source.accuracy), interval(source.low, source.high), fixed(source.reward), known(source.tokens) ? source.tokens.toFixed(0) : NONE,
       ]);
     }
@@ -107,9 +110,14 @@ function sourcesPanel() {
   if (!rows.length) return panel("By environment", el("p", { class: "empty" }, "There are no samples."));
   const columns = [
     ...(many ? [{ name: "Input", text: true }] : []), { name: "Environment", text: true }, { name: "Prompts" }, { name: "Scored" },
-    { name: "", bar: true }, { name: "Accuracy" }, { name: "95% interval", help: "a bootstrap that draws prompts" }, { name: "Mean reward" }, { name: "Tokens" },
+    { name: "", bar: true }, { name: "Accuracy" }, { name: "95% interval", help: BOOTSTRAP }, { name: "Mean reward" }, { name: "Tokens" },
   ];
-  const logged = head.inputs.some((one) => one.run) ? el("p", { class: "muted" }, "Of runs, over the logged samples of training, which are a few of each step; the curves cover all, and evaluations.") : null;
+  const runs = head.inputs.filter((one) => one.run);
+  const whole = runs.filter((one) => one.run.sourcesOfSteps).length;
+  let said = null;
+  if (whole) said = "Of runs, over all completions of training, without an interval: their logs do not keep the verdicts of single prompts.";
+  if (whole < runs.length) said = "Of runs with one source, or of an earlier version, over the logged samples of training, which are a few of each step; the curves cover all, and evaluations.";
+  const logged = said ? el("p", { class: "muted" }, said) : null;
   return panel("By environment", logged, table(columns, rows, { class: "gauges" }));
 }
 
@@ -127,7 +135,7 @@ function difficultyPanel() {
   if (!rows.length) return null; // docs/report.md says how to name the column
   const columns = [
     ...(many ? [{ name: "Input", text: true }] : []), { name: "Difficulty", text: true }, { name: "Prompts" }, { name: "", bar: true },
-    { name: "Pass rate" }, { name: "95% interval", help: "a bootstrap that draws prompts" },
+    { name: "Pass rate" }, { name: "95% interval", help: BOOTSTRAP },
   ];
   return panel("Pass rate by difficulty", table(columns, rows, { class: "gauges" }));
 }
