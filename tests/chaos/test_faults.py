@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import lack
 
 from verigym.cli import main
 
@@ -67,11 +68,17 @@ def end(output: Path) -> tuple[str, list[int]]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[int]]:
-    folder = tmp_path_factory.mktemp("undisturbed")
+def left_alone(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a run without a fault."""
+    folder = tmp_path_factory.mktemp("alone")
     done = run("-m", "verigym", "train", "--config", configured(folder, model))
     assert done.returncode == 0, done.stderr
-    return end(folder / "out")
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(left_alone: Path) -> tuple[str, list[int]]:
+    return end(left_alone)
 
 
 @pytest.mark.slow
@@ -87,6 +94,42 @@ def test_a_full_disk_ends_a_run_in_one_sentence_and_costs_no_step(
     assert not (tmp_path / "out/final/model.safetensors").exists()
     again = run("-m", "verigym", "train", "--config", config)
     assert again.returncode == 0, again.stderr
+    assert end(tmp_path / "out") == undisturbed
+
+
+ON_A_SMALL_DISK = """
+mount -t tmpfs -o size=$SIZE tmpfs "$DISK" || exit 99
+"$PYTHON" -m verigym train --config "$CONFIG" 2>"$KEPT/said"
+echo $? >"$KEPT/code"
+df --output=avail -B1 "$DISK" | tail -1 >"$KEPT/room"
+mount -o remount,size=1g "$DISK" || exit 99
+"$PYTHON" -m verigym train --config "$CONFIG" && cp -r "$DISK/out" "$KEPT/out"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.4, 0.9])
+def test_a_disk_that_is_really_full_costs_no_step(
+    model: Path, left_alone: Path, undisturbed: tuple[str, list[int]], tmp_path: Path, share: float
+) -> None:
+    """A file system of its own, too small for the run; the same command goes on when there is room."""
+    alone = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*alone, "true"], capture_output=True).returncode:
+        lack("kernel", "no mount namespace can be made here")
+    (tmp_path / "disk").mkdir()
+    config = configured(tmp_path, model, output=str(tmp_path / "disk/out"))
+    places = {"DISK": tmp_path / "disk", "KEPT": tmp_path, "CONFIG": config, "PYTHON": sys.executable}
+    disk_use = sum(path.stat().st_size for path in left_alone.rglob("*") if path.is_file())
+    variables = {**os.environ, **{name: str(place) for name, place in places.items()}, "SIZE": str(int(share * disk_use))}
+    done = subprocess.run(
+        [*alone, "bash", "-c", ON_A_SMALL_DISK], env=variables, capture_output=True, text=True, timeout=SECONDS
+    )
+    if done.returncode == 99:
+        lack("kernel", f"no file system can be mounted here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    said = (tmp_path / "said").read_text()
+    assert (tmp_path / "code").read_text() == "1\n", said
+    assert said.strip().splitlines()[-1].startswith("error: ") and "No space left on device" in said, said
     assert end(tmp_path / "out") == undisturbed
 
 

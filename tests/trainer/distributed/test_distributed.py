@@ -140,6 +140,15 @@ def test_stopped_and_killed_it_ends_with_the_same_bytes(runs: Path, model_folder
     assert samples(tmp_path) == samples(runs / "two")
 
 
+@pytest.mark.slow
+def test_a_process_that_stands_still_is_waited_for(runs: Path, model_folder: Path, tmp_path: Path) -> None:
+    done = launch(settings(tmp_path, model_folder), SIGNAL="SIGSTOP:1:3")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert distance(tmp_path, runs / "two") == 0
+    rows = map(json.loads, (tmp_path / "out/metrics.jsonl").read_text().splitlines())
+    assert max(row.get("step_s", 0) for row in rows) > 4.5, "it did stand still"
+
+
 @pytest.mark.parametrize("change", [{"optimizer": "adamw_8bit"}, {"overlap": "one_step"}])
 def test_what_one_process_alone_can_do_is_refused(
     change: dict[str, Any], model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

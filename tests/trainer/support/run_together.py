@@ -1,6 +1,7 @@
 """Training runs in float64, one after the other, for torchrun: `run_together.py CONFIG.json...`.
 
-`SIGNAL=SIGKILL:1:3` has the process of rank 1 send itself that signal in the update after 3 steps, in its first life.
+`SIGNAL=SIGKILL:1:3` has the process of rank 1 send itself that signal in the update after 3 steps, in its first life. After
+SIGSTOP another process lets it go on 5 s later.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +70,8 @@ def signal_after(steps: int, number: int) -> None:
 
     def signalled(self: Any, step: int, groups: Any) -> Any:
         if step == steps:
+            if number == signal.SIGSTOP:
+                subprocess.Popen(["sh", "-c", f"sleep 5; kill -CONT {os.getpid()}"])
             os.kill(os.getpid(), number)
         return update(self, step, groups)
 
