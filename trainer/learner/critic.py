@@ -16,6 +16,7 @@ import torch
 from transformers.modeling_outputs import CausalLMOutput
 
 from verigym.trainer.advantages.gae import gae, value_loss, whitened
+from verigym.trainer.checkpoints.tensors import save_tensors
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.distributed.balance import share_rows
@@ -126,7 +127,7 @@ class Critic:
             (folder / CRITIC).mkdir(exist_ok=True)
             save_shards(folder / CRITIC, self.model, self.optimizer, self.world)
             return
-        torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, folder / f"{CRITIC}.pt")
+        save_tensors({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, folder / f"{CRITIC}.pt")
 
     def credit(
         self, rows_by_group: Sequence[Sequence[TrainingRow]], penalties_BT: torch.Tensor | None, **forward: Any

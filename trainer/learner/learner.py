@@ -13,6 +13,7 @@ import torch
 
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
+from verigym.trainer.checkpoints.tensors import save_tensors
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import credits_of, training_rows
 from verigym.trainer.credit.training_row import TrainingRow
@@ -241,7 +242,7 @@ class Learner:
                 save_shards(folder, self.model, self.optimizer, self.world)
         elif self.world.main:
             save_policy(self.model, self.codec.tokenizer, folder)
-            torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
+            save_tensors(self.optimizer.state_dict(), folder / "optimizer.pt")
 
     def _save_reference(self, folder: Path) -> None:
         reference = self.objective.reference

@@ -16,6 +16,7 @@ from verigym.envs.contract.errors import UsageError
 from verigym.trainer.checkpoints import store as checkpoint
 from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.run_record import record_start
+from verigym.trainer.checkpoints.tensors import save_tensors
 from verigym.trainer.distributed.sharded_checkpoint import restore
 from verigym.trainer.learner.optimizers import build_optimizer, clipped_step, learning_rate
 from verigym.trainer.logprobs.forward import ForwardOptions, checkpointing
@@ -164,7 +165,7 @@ class StepRun(ABC):
     def _save(self, by_time: bool) -> None:
         def write(folder: Path) -> None:
             self.save(folder)
-            torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
+            save_tensors(self.optimizer.state_dict(), folder / "optimizer.pt")
 
         keep = self.config.keep_checkpoints
         checkpoint.save(self.checkpoints, self.done, write, {}, self.made_with, keep, {}, by_time=by_time)
