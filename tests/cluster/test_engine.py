@@ -214,6 +214,31 @@ def test_an_item_that_is_there_whenever_nodes_are_lost_is_given_up(opened: Opene
     assert grader.grade(items(env, 2))[1].reward == 1.0
 
 
+def test_an_item_that_takes_nodes_along_is_found_and_costs_no_other_its_verdict(opened: Opened) -> None:
+    """Whatever node has it is lost; the items beside it are tried in smaller groups, and ordinary ones are not at stake."""
+    env = ExactEnvironment()
+    grader, cluster = opened({"exact": env}, "n0", "n1")
+    lost: list[int] = []
+
+    def fragile(node: LocalNode) -> None:
+        exchange = node.exchange
+
+        def dies(tasks: Sequence[Task], wait_s: float) -> Reply:
+            if any("poison" in str(task.completions) for task in tasks):
+                lost.append(len(tasks))
+                raise NodeLost("it took the node with it")
+            return exchange(tasks, wait_s)
+
+        node.exchange = dies  # type: ignore[method-assign]
+
+    cluster.prepare = fragile
+    work = [*items(env, 200), (env.prompt("q", answer="1"), "poison"), *items(env, 200)]
+    scores = grader.grade(work)
+    assert [score.reward for score in scores[:200]] == [score.reward for score in scores[201:]] == [i % 2 for i in range(200)]
+    assert scores[200].error is not None and scores[200].error.kind == "unavailable"
+    assert len(lost) == MOST_LOSSES and lost[-1] == 1 and sorted(lost, reverse=True) == lost, lost
+
+
 def test_items_go_only_to_nodes_with_the_resources(opened: Opened) -> None:
     exact, scripted = ExactEnvironment(), ScriptedEnvironment()
     scripted.resources = ("sandbox",)  # type: ignore[attr-defined]

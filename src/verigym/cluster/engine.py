@@ -41,8 +41,10 @@ NO_NODE_S = 60.0
 """How long an environment may be without a node that may grade it before its items are refused."""
 AGAIN_S = 5.0
 """After which time a host is started anew on a node that is there still, though its host was lost."""
-MOST_LOSSES = 3
-"""An item that was on so many nodes when they were lost is not given to another: it may be the cause."""
+AFTER_LOSSES = (64, 8, 1)
+"""Items that a node gets together, and nothing else beside them, when they were lost with one node, with two, with three."""
+MOST_LOSSES = len(AFTER_LOSSES) + 1
+"""An item that was on so many nodes when they were lost, the last time alone, is not given to another: it is the cause."""
 
 
 @dataclass
@@ -56,6 +58,8 @@ class NodeState:
     node: Node | None = None
     held: dict[int, Job] = field(default_factory=dict)
     """Jobs without an answer yet, by their task's number."""
+    suspicious: bool = False
+    """Whether these were lost with other nodes before: it gets nothing else meanwhile."""
     graded: int = 0
     busy_s: float = 0.0
     """Seconds that earlier hosts on it graded."""
@@ -115,6 +119,9 @@ class ClusterEngine(Engine):
         self._numbers = itertools.count()
         self._losses: dict[str, int] = {}
         """How often a job was lost with its node, by the job's key."""
+        self._suspects: list[Job] = []
+        """Jobs that were lost with a node and are on no other yet."""
+        self._suspects_lock = threading.Lock()
         self._covered = dict.fromkeys(environments, time.monotonic())
         """When each environment last had a node that may grade it."""
         self._watcher: threading.Thread | None = None
@@ -199,7 +206,8 @@ class ClusterEngine(Engine):
         for name, last in self._covered.items():
             if now - last < self._no_node_s:
                 continue
-            if not self._first.is_set() or self._queue.waiting(name):
+            suspects = any(job.environment.name == name for job in self._suspects)
+            if not self._first.is_set() or suspects or self._queue.waiting(name):
                 self._give_up(self._nobody(name))
                 return
 
@@ -265,6 +273,9 @@ class ClusterEngine(Engine):
 
     def _taken(self, state: NodeState) -> list[Task]:
         """Return the next tasks of a node, and note that it holds them."""
+        suspects = self._next_suspects(state)
+        if suspects is not None:
+            return suspects
         tasks = []
         room = min(BATCH, IN_FLIGHT - len(state.held))
         for lane, job in self._queue.take_ready(room, state.lanes):
@@ -276,10 +287,32 @@ class ClusterEngine(Engine):
                 self._resolve_all(job, Score.failed("internal", f"grading failed: {describe(error)}"))
                 self._queue.done(lane)
                 continue
-            number = next(self._numbers)
-            state.held[number] = job
-            tasks.append(Task(number, job.prompt, job.completions, job.together))
+            tasks.append(self._given(state, job))
         return tasks
+
+    def _given(self, state: NodeState, job: Job) -> Task:
+        number = next(self._numbers)
+        state.held[number] = job
+        return Task(number, job.prompt, job.completions, job.together)
+
+    def _next_suspects(self, state: NodeState) -> list[Task] | None:
+        """Return the suspects that a node gets, none while it still has other items; None if it may get ordinary items.
+
+        What took a node along is among all that it held. Suspects are tried in ever smaller groups, so that in the end only the
+        cause is given up, and ordinary items are never at stake.
+        """
+        with self._suspects_lock:
+            mine = [job for job in self._suspects if job.environment.name in state.lanes]
+            if state.held and (mine or state.suspicious):
+                return []
+            state.suspicious = bool(mine)
+            if not mine:
+                return None
+            losses = self._losses[mine[0].key]
+            group = [job for job in mine if self._losses[job.key] == losses][: AFTER_LOSSES[losses - 1]]
+            chosen = set(map(id, group))
+            self._suspects = [job for job in self._suspects if id(job) not in chosen]
+        return [self._given(state, job) for job in group]
 
     def _answered(self, state: NodeState, number: int, scores: list[Score]) -> None:
         job = state.held.pop(number, None)
@@ -296,18 +329,19 @@ class ClusterEngine(Engine):
         self._queue.done(job.environment.name)
 
     def _hand_on(self, state: NodeState) -> None:
-        """Queue what a lost node had not answered for others."""
+        """Set what a lost node had not answered aside for others; it keeps its places in the queue's limits."""
         held, state.held = state.held, {}
         for job in held.values():
-            self._queue.done(job.environment.name)
             losses = self._losses[job.key] = self._losses.get(job.key, 0) + 1
-            if losses >= MOST_LOSSES:
-                del self._losses[job.key]
-                self._resolve_all(
-                    job, Score.failed("unavailable", f"{losses} nodes were lost while they had this item", retryable=True)
-                )
-            else:
-                self._queue.put(job.environment.name, job)
+            if losses < MOST_LOSSES:
+                with self._suspects_lock:
+                    self._suspects.append(job)
+                continue
+            del self._losses[job.key]
+            self._queue.done(job.environment.name)
+            self._resolve_all(
+                job, Score.failed("unavailable", f"{losses} nodes were lost while they had this item", retryable=True)
+            )
 
     def _end_workers(self) -> None:
         self._stopped.set()
@@ -319,9 +353,9 @@ class ClusterEngine(Engine):
         for thread in threads:
             if thread is not None and thread is not threading.current_thread():
                 thread.join(5.0)
-        for state in list(self._states.values()):
-            for job in state.held.values():
-                self._resolve_all(job, Score.failed("unavailable", "the grader was closed", retryable=True))
+        left = [job for state in list(self._states.values()) for job in state.held.values()]
+        for job in [*left, *self._suspects]:
+            self._resolve_all(job, Score.failed("unavailable", "the grader was closed", retryable=True))
         if self._cluster is not None:
             with contextlib.suppress(Exception):
                 self._cluster.close()
