@@ -2,6 +2,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -86,8 +87,12 @@ def test_score_of_an_unusable_gold_is_no_score(capsys):
 
 def test_check_prints_the_report(capsys):
     assert main(["check", "format"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.splitlines()[-1] == f"{load('format').grader}: passed"
+    first, last = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"ok  \d+ checks: .*\d+ hack, .*\d+ others", first)
+    assert last == f"{load('format').grader}: passed"
+    assert main(["check", "format", "--all"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == int(first.split()[1]) + 2 and rows[-1] == last
 
 
 @pytest.mark.parametrize(

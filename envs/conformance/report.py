@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 HEAD_CHARS, TAIL_CHARS = 120, 40
@@ -69,10 +70,22 @@ class Report:
             raise ConformanceError(f"{self.grader} breaks its contract:\n{_table(self.failures, self.causes)}")
 
     def __str__(self) -> str:
+        return f"{_table(self.rows, self.causes)}\n{self._verdict()}"
+
+    def brief(self) -> str:
+        """Return the failures and the verdict; of the passed checks only their number, in groups by the first word."""
+        passed = [row for row in self.rows if row.passed]
+        kinds = Counter(row.name.partition(":")[0] for row in passed)
+        groups = [f"{count} {kind}" for kind, count in kinds.items() if count > 1]
+        others = sum(count for count in kinds.values() if count == 1)
+        said = f"ok  {len(passed)} checks: {', '.join([*groups, f'{others} others'])}"
+        return "\n".join([*([_table(self.failures, self.causes)] if self.failures else []), said, self._verdict()])
+
+    def _verdict(self) -> str:
         count, causes = len(self.failures), len(self.causes)
         of = f", {causes} cause{'' if causes == 1 else 's'}" if count > 1 else ""
         verdict = "passed" if self.passed else f"{count} of {len(self.rows)} checks failed{of}"
-        return f"{_table(self.rows, self.causes)}\n{self.grader}: {verdict}"
+        return f"{self.grader}: {verdict}"
 
 
 def _cause(rows: list[CheckRow]) -> FailureCause:

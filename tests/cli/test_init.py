@@ -88,6 +88,11 @@ def test_one_file_is_an_environment_and_a_pipeline_trains_on_it(tmp_path: Path) 
     assert json.loads(report)["passed"]
     plan = run(sys.executable, "-m", "verigym", "pipeline", "run", "train.yaml", "--dry-run", cwd=folder)
     assert "nothing is in the way" in plan
+    again = [sys.executable, "-m", "verigym", "init", "other", str(folder), "--kind", "file"]
+    refused = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 2 and "train.yaml exists already; name another folder" in refused.stderr
+    (tmp_path / "notes.txt").touch()
+    run(sys.executable, "-m", "verigym", "init", "other", ".", "--kind", "file", cwd=tmp_path)
 
 
 def test_the_ci_file_is_yaml_and_keeps_its_expressions(tmp_path: Path) -> None:
@@ -138,8 +143,8 @@ def test_names(name: str, names: tuple[str, str, str]) -> None:
         (["game"], "a module is called 'game' already"),
         (["verigym"], "a module is called 'verigym' already"),
         (["words", "--kind", "gmae"], "no kind of environment is called 'gmae'; did you mean 'game'?"),
-        (["words", "full"], "full exists already; name a folder that does not, or an empty one"),
-        (["words", "full/file"], "full/file exists already"),
+        (["words", "full"], "full is not empty; name a folder that does not exist, or an empty one"),
+        (["words", "full/file"], "full/file is not empty"),
     ],
 )
 def test_mistakes(

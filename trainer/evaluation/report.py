@@ -277,12 +277,7 @@ def markdown(report: Mapping[str, Any]) -> str:
                 values = " | ".join(f"{row[field]:.4g}" for field in BUDGET.values())
                 lines.append(f"| {label} | {row['budget']} | {shown(row['accuracy'])} | {values} |")
         lines.append("")
-    for name, other in report["compared"].items():
-        growth = other["length_growth"]
-        much = "" if growth is None else f"; completions are {growth:.2f} times as long"
-        lines.append(
-            f"{name} minus {report['first']}, on the same prompts: avg@{report['samples']} {gain(other['gain'])}{much}."
-        )
+    lines += _differences(report)
     lines += [f"warning: {unscored_line(part)}" for part in report["unscored"]]
     lines += [f"hint: {line}" for line in report["hints"]]
     for label, part in report["contamination"].items():
@@ -322,13 +317,30 @@ def _contamination(label: str, part: Mapping[str, Any], models: Mapping[str, Any
 
 
 def beside(report: Mapping[str, Any]) -> str:
-    """Return one table of all models: avg@k with its interval, one row per source, one column per model."""
+    """Return what an evaluation found, in short.
+
+    A table of all models: avg@k with its interval, one row per source, one column per model. Then each model's difference
+    to the first one, and hints.
+    """
     models: Mapping[str, Any] = report["models"]
     name = f"avg@{report['samples']}"
     lines = [f"| {name} | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
     for label in next(iter(models.values())):
         lines.append(f"| {label} | " + " | ".join(shown(of[label]["figures"][name]) for of in models.values()) + " |")
-    return "\n".join(lines) + "\n"
+    said = [*_differences(report), *(f"hint: {line}" for line in report.get("hints", ()))]
+    return "\n".join([*lines, *([""] if said else []), *said]) + "\n"
+
+
+def _differences(report: Mapping[str, Any]) -> list[str]:
+    """Return, for each model but the first, a line with its difference to the first."""
+    lines = []
+    for name, other in report.get("compared", {}).items():
+        growth = other["length_growth"]
+        much = "" if growth is None else f"; completions are {growth:.2f} times as long"
+        lines.append(
+            f"{name} minus {report['first']}, on the same prompts: avg@{report['samples']} {gain(other['gain'])}{much}."
+        )
+    return lines
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:

@@ -149,6 +149,7 @@ def check(
     memory_mb: Annotated[
         int, typer.Option(min=0, help="Address space of a judging process; 0 for no limit, which CUDA needs.")
     ] = 4096,
+    every: Annotated[bool, typer.Option("--all", help="List the checks that passed, too.")] = False,
     as_json: Json = False,
 ) -> Result:
     """Check that an environment keeps the contract: gold, empty, echo, garbage and hacks score as it declares.
@@ -168,7 +169,7 @@ def check(
         report = check_env(
             environment, budget_s=budget_s, total_s=total_s, memory_bytes=memory_bytes, progress=progress.of_total
         )
-    print(report)
+    print(report if every else report.brief())
     document = {"grader": report.grader, "passed": report.passed, "rows": report.rows}
     return Result(ExitCode.OK if report.passed else ExitCode.FAILED, document)
 

@@ -136,8 +136,11 @@ def make_package(name: str, kind: Kind, folder: Path | None = None) -> tuple[Nam
     folder = Path(names.distribution) if folder is None else folder
     texts = _texts(names, kind)
     try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(f"{folder} exists already; name a folder that does not, or an empty one")
+        if kind == "file":
+            if there := [path for path in texts if (folder / path).exists()]:
+                raise UsageError(f"{folder / there[0]} exists already; name another folder")
+        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"{folder} is not empty; name a folder that does not exist, or an empty one")
         for path, text in texts.items():
             place = folder / path
             place.parent.mkdir(parents=True, exist_ok=True)
