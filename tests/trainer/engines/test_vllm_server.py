@@ -117,7 +117,15 @@ def test_steps_with_a_server_that_is_killed(tmp_path: Path, tiny_tokenizer: Any,
             killed = time.monotonic()
             before = steps_done(tmp_path)
             again = start(python, model, ports[0], log)
+            if count > 1:  # the other server goes on, and would be done before this one is there
+                while steps_done(tmp_path) < before + 3:
+                    assert trainer.poll() is None, trainer.communicate()[0][-4000:]
+                    time.sleep(0.01)
+                trainer.send_signal(signal.SIGSTOP)
+                wait_for(again, ports[0], log)
+                trainer.send_signal(signal.SIGCONT)
             output, _ = trainer.communicate(timeout=900)
+            answered = counted(ports[0], "request_success_total")
         finally:
             trainer.kill()
             if again:
@@ -126,10 +134,11 @@ def test_steps_with_a_server_that_is_killed(tmp_path: Path, tiny_tokenizer: Any,
     assert before < steps, "the server was killed in the middle"
     assert "waiting for it" in output
     assert "is back and has the current weights" in output
+    assert answered > 0, "it is asked again when it is back"
     found = check_run(tmp_path, tmp_path / "report.json", steps)
     print(
         f"vllm-server: {count} servers up after {up - began:.0f} s, one killed after step {before}, "
-        f"done {time.monotonic() - killed:.0f} s after that, {found}"
+        f"done {time.monotonic() - killed:.0f} s after that, {answered:.0f} completions by the one that came back, {found}"
     )
 
 
