@@ -30,7 +30,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Position:
-    """The point that sampling has reached after a batch. A run that resumes from a checkpoint continues from it."""
+    """The point in the sequence of batches that sampling has reached, from which a resumed run continues."""
 
     following: int
     """Number of the next batch."""
@@ -41,7 +41,10 @@ class Position:
 
 
 class Stream:
-    """Samples batches in a thread. When `most` batches wait to be taken, the thread waits until one is taken."""
+    """Samples batches in a thread, one after another, while the policy is updated.
+
+    At most `most` batches wait to be taken; the thread pauses until there is room for another.
+    """
 
     def __init__(self, most: int, position: Position, wanted: int) -> None:
         """Prepare the stream; `start` begins to sample.
@@ -143,7 +146,7 @@ class Stream:
 
     @contextmanager
     def paused(self, give_up: GiveUp) -> Iterator[None]:
-        """Wait until the batch that is being sampled is complete, and sample no other within this context.
+        """Return a context in which no batch is sampled, once the batch that is being sampled now is complete.
 
         Raises:
             Dropped: `give_up` returned True.

@@ -20,7 +20,7 @@ NARROWEST = 64
 
 
 class StaticCache:
-    """All layers' keys and values, and the inputs of a step, in tensors whose addresses do not change."""
+    """The keys and values of all layers, and the inputs of a step, in tensors whose addresses never change, for CUDA graphs."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class StaticCache:
     def add_prompts(
         self, names: Sequence[int], states: Sequence[tuple[torch.Tensor, torch.Tensor]], lengths: Sequence[int]
     ) -> None:
-        """Keep prompts for the rows that the next `add_rows` adds; see `PrefixCache.add_prompts`."""
+        """Store prompts for the rows that the next call of `add_rows` adds; for the arguments see `PrefixCache.add_prompts`."""
         self._starts.update(zip(names, lengths, strict=True))
         self._waiting.append((names, states))
 
