@@ -179,7 +179,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def free_disk_bytes(folder: Path) -> int:
-    """Return the free bytes of the disk that `folder` is on; if it does not exist yet, of the disk on which it would be made."""
+    """Return the free bytes of the disk that `folder` is on, or would be on if it does not exist yet."""
     place = folder.absolute()
     while not place.exists():
         place = place.parent

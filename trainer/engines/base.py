@@ -146,7 +146,10 @@ class FreeEngine(EpisodeEngine, Protocol):
     """
 
     def publish(self, step: int) -> None:
-        """Begin to load the policy's present weights, and return while sampling continues; `step` is the number of updates so far."""
+        """Begin to load the policy's present weights, and return while sampling continues.
+
+        `step` is the number of updates so far.
+        """
 
     def settle(self) -> None:
         """Wait until the newest weights are loaded, so that every completion from now on is sampled with them."""

@@ -20,7 +20,7 @@ from verigym.trainer.models.codec import Codec
 
 @dataclass(frozen=True)
 class ThinkingRules:
-    """Bounds on the length of the thinking, and the texts that enforce them."""
+    """A budget for the thinking before the answer: bounds on its length, and the texts that are inserted to enforce them."""
 
     budget: int
     """Most sampled tokens of thought; from 0."""
@@ -78,7 +78,10 @@ class _Row:
 
 
 class ThinkingEngine:
-    """An engine whose completions think within a budget; `max_new_tokens` then limits the answer alone."""
+    """Engine that wraps another one and limits the thinking of each completion to a budget of tokens.
+
+    `max_new_tokens` then limits the answer alone.
+    """
 
     def __init__(self, engine: Engine, codec: Codec, rules: ThinkingRules, positions: int | None = None) -> None:
         """Make an engine that samples through `engine`.
@@ -115,7 +118,8 @@ class ThinkingEngine:
     ) -> list[list[Generated]]:
         """Sample completions; see `Engine.generate`.
 
-        The first piece of a row has the row's own key, so the thinking begins alike under different budgets.
+        A completion is sampled in pieces. The first piece is sampled with the row's own key, so a row's thinking begins in the
+        same way under different budgets.
 
         Raises:
             UsageError: the longest prompt leaves no room for thinking and answer.

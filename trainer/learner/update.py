@@ -30,7 +30,10 @@ Correction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, t
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss with its terms. For the KL, `reference` is a frozen model, or the policy with other adapters (`lora.opened`)."""
+    """Everything that defines the loss of an update: the policy loss, its aggregation, the KL term and the other terms.
+
+    For the KL, `reference` is a frozen model, or the policy with other adapters (`lora.opened`).
+    """
 
     loss: Callable[..., LossAndMetrics]
     aggregation: str
@@ -200,7 +203,10 @@ def policy_logprobs(
     chunk: int | None = None,
     world: World = SOLO,
 ) -> list[tuple[float, ...]]:
-    """Return each row's log-probabilities under `model`, without gradient. For the keyword arguments see `ForwardOptions`."""
+    """Return, for each row, the log-probabilities of its completion's tokens under `model`, without gradient.
+
+    For the keyword arguments see `ForwardOptions`.
+    """
     how = ForwardOptions(pad_id, temperature, dtype, token_budget, shared_prefix, chunk)
     local = share_rows([row.prompt_ids for row in rows], [row.token_ids for row in rows], range(len(rows)), world)
     logprobs = _logprobs(model, rows, local, how)
@@ -222,7 +228,7 @@ def _logprobs(model: Any, rows: Sequence[TrainingRow], numbers: Sequence[int], h
 def with_old_logprobs(
     model: Any, rows_by_group: Sequence[Sequence[TrainingRow]], objective: Objective, **forward: Any
 ) -> list[list[TrainingRow]]:
-    """Return the rows with the model's current log-probabilities as the old ones, before several updates on one batch.
+    """Return the rows with their old log-probabilities set to those of the current `model`; call it before several updates.
 
     Rows that already have old log-probabilities keep them, and rows without a gradient need none. For the keyword arguments
     see `accumulate`.
@@ -234,7 +240,7 @@ def with_old_logprobs(
 
 
 def forward_options(config: UpdateFields, pad_id: int, dtype: str) -> dict[str, Any]:
-    """Return the keyword arguments of `accumulate` and `policy_logprobs` that follow from the settings."""
+    """Return the keyword arguments for `accumulate` and `policy_logprobs` that the settings in `config` determine."""
     return {
         "token_budget": config.micro_batch_tokens,
         "pad_id": pad_id,

@@ -74,7 +74,7 @@ class Fleet:
         self.settle()
 
     def publish(self, weights: Weights) -> None:
-        """Begin to give `weights` to the servers while they sample, to at most half of them at a time; do not wait for the servers.
+        """Begin to give `weights` to the servers while they sample, at most half of them at a time; do not wait for them.
 
         Before a server loads the weights, it gets no new requests and finishes those that it has. A server that is still
         loading older weights loads the newest ones next. `push` must have been called before.

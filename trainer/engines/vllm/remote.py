@@ -111,7 +111,7 @@ class VllmServerEngine:
         self._clean()
 
     def publish(self, step: int) -> None:
-        """Begin to load the policy's weights into the servers while they sample, as `FreeEngine.publish` does; do not wait for them.
+        """Begin to load the policy's weights into the servers while they sample, and do not wait for them; see `FreeEngine.publish`.
 
         Args:
             step: number of updates that the policy has had.
