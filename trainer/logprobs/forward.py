@@ -183,7 +183,7 @@ def logprobs_from_hidden(
 
 
 def decoder(model: Any) -> Any:
-    """Return the layers of `model`, a causal language model, without its output head; they include adapters if there are any."""
+    """Return the layers of `model`, a causal language model, without its output head but with its adapters, if it has any."""
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
     return whole.base_model
 

@@ -103,10 +103,10 @@ def sampler_weights(
 def opsm(
     logp_BT: torch.Tensor, old_logp_BT: torch.Tensor, advantages: torch.Tensor, mask_BT: torch.Tensor, *, delta: float
 ) -> torch.Tensor:
-    """Return a mask that drops bad completions from which the policy has already moved away (OPSM, arXiv 2512.02556).
+    """Return a mask that drops completions of negative advantage that the policy has already made unlikely.
 
-    A completion of negative advantage is dropped if `mean(old_logp - logp) > delta` over its tokens. Making unlikely
-    completions still less likely costs stability and teaches little.
+    This is OPSM (arXiv 2512.02556). Such a completion is dropped if the mean of `old_logp - logp` over its tokens is above
+    `delta`. Making unlikely completions still less likely costs stability and teaches little.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.

@@ -116,7 +116,10 @@ class RunLog:
             raise
 
     def sync(self) -> None:
-        """Wait until all rows are on the disk, because a checkpoint must not be newer than the rows of its steps."""
+        """Wait until all rows are on the disk.
+
+        Call this before a checkpoint, which must not be newer than the rows of its steps.
+        """
         for file in self._files.values():
             os.fsync(file.fileno())
 

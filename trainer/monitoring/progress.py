@@ -41,12 +41,14 @@ class _AtOnce(BaseException):
 
 
 class StopRequest:
-    """Within this context Ctrl-C, SIGTERM and SIGUSR1 request a stop; a second Ctrl-C stops at once.
+    """Context in which Ctrl-C, SIGTERM and SIGUSR1 only request a stop, so that the present work can be finished.
+
+    A second Ctrl-C stops at once.
 
     Args:
         quiet: print nothing, for processes other than the main one.
-        at_once: text that says when the run stopped, for a phase without work to finish. If given, a signal ends the
-            context with `Interrupted`, until `begin` is called.
+        at_once: for a phase without work to finish: the text that says when the run stopped. If it is given, a signal ends
+            the context at once with `Interrupted`, until `begin` is called.
     """
 
     def __init__(self, quiet: bool = False, at_once: str | None = None) -> None:

@@ -111,7 +111,7 @@ class VllmServerEngine:
         self._clean()
 
     def publish(self, step: int) -> None:
-        """Begin to load the policy's weights into the servers while they sample, and do not wait for them; see `FreeEngine.publish`.
+        """Begin to load the policy's weights into the servers, and return while they sample; see `FreeEngine.publish`.
 
         Args:
             step: number of updates that the policy has had.
