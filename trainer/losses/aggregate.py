@@ -28,9 +28,10 @@ def _rows(mask_BT: torch.Tensor) -> torch.Tensor:
 
 
 def sequence_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
-    """Return weights for GRPO's mean over sequences of the mean over tokens: `1 / (rows * tokens of the row)` (arXiv 2402.03300).
+    """Return GRPO's weights, for the mean over sequences of the mean over tokens: `1 / (rows * tokens of the row)`.
 
-    A token of a long completion weighs less than a token of a short one. See `token_weights` for the arguments.
+    See arXiv 2402.03300. A token of a long completion weighs less than a token of a short one. See `token_weights` for the
+    arguments.
     """
     return 1.0 / (_rows(mask_BT) * _tokens_B1(mask_BT).clamp(min=1)).double()
 

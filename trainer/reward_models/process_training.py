@@ -144,7 +144,10 @@ class PrmRun(StepRun):
 def tokenized(
     config: PrmConfig, run: PrmRun, solutions: Sequence[LabelledSolution]
 ) -> tuple[list[SolutionTokens], dict[str, int]]:
-    """Return the solutions in tokens, as the `process` environment encodes them, and how many are left out as too long."""
+    """Return the solutions as tokens, without those that are too long, and counts of the solutions left out.
+
+    They are encoded as the `process` environment does.
+    """
     held = getattr(run.model.model.config.get_text_config(), "max_position_embeddings", None)
     most = min(config.max_tokens, held or config.max_tokens)
     rows = [SolutionTokens(one.prompt.key, run.model.tokens(one, config.system)) for one in solutions]
@@ -176,9 +179,9 @@ def step_gradient(run: PrmRun, rows: Sequence[SolutionTokens], config: PrmConfig
 def held_out_figures(
     run: PrmRun, rows: Sequence[SolutionTokens], train: Sequence[SolutionTokens], config: PrmConfig
 ) -> dict[str, float | Share]:
-    """Return loss and accuracy on the held-out steps of `rows`, and the accuracy of always giving the more common label.
+    """Return loss and accuracy on the steps of the held-out solutions `rows`, and the accuracy of a simple baseline.
 
-    The more common label is that of the training steps in `train`.
+    The baseline always answers with the label that is more common among the training steps in `train`.
     """
     run.model.eval()
     probabilities: list[float] = []

@@ -57,7 +57,7 @@ WARMUP_STEPS = 30
 
 @dataclass(frozen=True)
 class Sizes:
-    """Numbers of steps, prompts and evaluations. With the defaults, the quickstart takes a few minutes on two CPU cores."""
+    """Sizes of the quickstart: numbers of steps, prompts and evaluations. The defaults take a few minutes on two CPU cores."""
 
     cold_start_steps: int = 300
     cold_start_batch: int = 32
@@ -72,7 +72,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Result:
-    """Held-out accuracy with greedy decoding, as the mean over the sources."""
+    """The quickstart's held-out accuracy with greedy decoding, as the mean over the sources, before and after each stage."""
 
     untrained: float
     cold_start: float
