@@ -50,7 +50,10 @@ class ControlTokens:
         return _deep(self._special.shield, data)
 
     def shield(self, data: Any) -> Any:
-        """Return `data` with marks in all its texts, so that none of them is encoded as an added token such as `</tool_response>`."""
+        """Return `data` with marks in all its texts, so that none of them is encoded as an added token.
+
+        Added tokens include tokens that are not special, such as `</tool_response>`.
+        """
         return _deep(self._all.shield, data)
 
     @property

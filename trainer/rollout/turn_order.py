@@ -78,7 +78,10 @@ class FreeReplies:
         row.waiting.add_done_callback(lambda _: self._done.put(row))
 
     def arrivals(self, idle: bool) -> list[Request]:
-        """Return requests for the next turns of the episodes whose replies have come; see `engines.base.Arrivals` for `idle`."""
+        """Return requests for the next turns of the episodes whose replies have come.
+
+        For `idle` see `engines.base.Arrivals`.
+        """
         turns: list[Request] = []
         while self._waiting and (row := self._next(block=idle and not turns)) is not None:
             self._waiting -= 1

@@ -200,7 +200,7 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
 
 
 def with_advantages(rows: Sequence[TrainingRow], teacher_logprobs: Sequence[Sequence[float]]) -> list[TrainingRow]:
-    """Return `rows` with an advantage for each token, computed by `reverse_kl_advantages` from the teacher's log-probabilities."""
+    """Return `rows` with an advantage for each token, which `reverse_kl_advantages` computes from the log-probabilities."""
     found = []
     for row, told in zip(rows, teacher_logprobs, strict=True):
         own_1T = torch.tensor([row.sampler_logprobs or ()], dtype=torch.float64)

@@ -72,7 +72,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Result:
-    """The quickstart's held-out accuracy with greedy decoding, as the mean over the sources, before and after each stage."""
+    """Results of the quickstart. Accuracies are on held-out prompts with greedy decoding, as the mean over the sources."""
 
     untrained: float
     cold_start: float

@@ -186,7 +186,10 @@ def summary(
     left_out: Counter[str],
     made_with: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the counts for `summary.json`, over all sources and by source; each rule that removed samples has a `removed by ...`."""
+    """Return the counts for `summary.json`, over all sources and by source.
+
+    For each rule that removed samples there is a count `removed by ...`.
+    """
     counts: dict[str, dict[str, float]] = {}
     for label in ["all", *dict.fromkeys(one.source for one in found)]:
         mine = [one for one in found if label in ("all", one.source)]

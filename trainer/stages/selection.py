@@ -29,7 +29,7 @@ Rule = Callable[[Sequence[Candidate]], list[int]]
 
 
 def best(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the indices of all candidates, the best first: by descending reward, then by length.
+    """Return the indices of all scored candidates, the best first: by descending reward, then by length.
 
     Wrong candidates are included, so combine this rule with a least reward.
     """

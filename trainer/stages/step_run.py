@@ -77,7 +77,7 @@ class StepRun(ABC):
 
     @abstractmethod
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Load the model and its tokenizer from `checkpoint`, which `save` wrote, or the initial model if it is None; return both."""
+        """Load the model and its tokenizer from `checkpoint`, which `save` wrote, and return both; load the initial ones if None."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
