@@ -113,7 +113,7 @@ def placeholders(template: str) -> list[str]:
 
 
 def near_placeholder(template: str, known: Collection[str]) -> str | None:
-    """Return a message if `template` has a placeholder in another syntax, such as `{{name}}`, for a name in `known`; else None."""
+    """Return a message if `template` names a column of `known` in another syntax, such as `{{name}}`; None if it does not."""
     for match in _NEAR.finditer(template):
         if match[1] in known and match[0] != f"{{{match[1]}}}":
             return f"{match[0]!r}, which nothing fills in; a whole column is {{{match[1]}}}"

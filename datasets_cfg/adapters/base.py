@@ -95,7 +95,7 @@ def pairs(inputs: Any, outputs: Any, column: str, names: tuple[str, str] = ("inp
 
 
 def some(tests: list[Test], column: str) -> list[Test]:
-    """Return `tests` if there are any; raise FieldProblem otherwise, because every program would pass an empty list of tests."""
+    """Return `tests` if there are any; raise FieldProblem otherwise, because every program would pass an empty list."""
     if not tests:
         raise FieldProblem(column, "holds no tests: every program would pass")
     return tests

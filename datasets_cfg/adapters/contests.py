@@ -41,7 +41,7 @@ _REAL = re.compile(r"(?<![\w.])[0-9]+\.[0-9]+(?![\w.])")
 
 
 def policy(tests: Sequence[Test]) -> dict[str, float]:
-    """Return a tolerance for real numbers, as options of the comparison, if an expected answer in `tests` contains such a number.
+    """Return the tolerance for real numbers as an option of the comparison, if an expected answer in `tests` contains one.
 
     Return an empty dictionary otherwise.
     """

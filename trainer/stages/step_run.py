@@ -77,7 +77,10 @@ class StepRun(ABC):
 
     @abstractmethod
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Load the model and its tokenizer from `checkpoint`, which `save` wrote, and return both; load the initial ones if None."""
+        """Load the model and its tokenizer from `checkpoint`, which `save` wrote, or the initial ones if it is None.
+
+        Return both.
+        """
 
     @abstractmethod
     def save(self, folder: Path) -> None:

@@ -26,7 +26,9 @@ from verigym.envs.tools.call_formats import DEFAULT, CallFormat
 
 
 class Episodes:
-    """Opens episodes of a scorer's tasks. The worker processes start when the first episode needs them.
+    """Opens episodes of the tasks of a scorer, for adapters of trainers that have several turns.
+
+    The worker processes start when the first episode needs them.
 
     Args:
         scorer: provides the tasks and grades them.
@@ -100,7 +102,7 @@ class PlayedEpisode:
         return self._transcript.written
 
     def turn(self, text: str) -> Sequence[Message]:
-        """Play `text` as the model's next turn; return the messages it reads next, or nothing if the episode is now over.
+        """Play `text` as the model's next turn, and return the messages that the model reads next; none if the episode is over.
 
         Raises:
             UsageError: the episode was already over.
@@ -128,7 +130,7 @@ class PlayedEpisode:
 
         Args:
             reason: why it ends; `length`, for example, if the last turn was cut off and gets no reply.
-            text: the last turn's text, if the session is not to reply to it.
+            text: the text of a last turn to which the session must not reply; None if there is no such turn.
 
         Raises:
             UsageError: the episode was already over.

@@ -59,7 +59,7 @@ class VerifiersTask(Reference):
 
 
 class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
-    """Grades with the rewards and judges of a verifiers task; the prompts are the tasks that its taskset loads.
+    """Environment that takes its tasks from a taskset of verifiers, and grades with the rewards and judges of the taskset.
 
     Raises:
         UsageError: verifiers or the taskset is not installed; its tasks need a sandbox, tools or an Env of their own, which are

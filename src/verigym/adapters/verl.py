@@ -70,7 +70,8 @@ def compute_score(
 def rows(what: SourcesLike | Sources, count: int, **options: Any) -> Iterator[dict[str, Any]]:
     """Yield `count` rows for verl's parquet files.
 
-    Each has `data_source` (the source), `prompt`, `reward_model`, `extra_info` with the whole task, and `agent_name`.
+    Each row has the columns `data_source` (the source), `prompt`, `reward_model`, `extra_info` (the whole task) and
+    `agent_name`.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.

@@ -25,7 +25,7 @@ _KINDS: dict[Status, Kind] = {
 
 
 class Ours:
-    """Grades with the `math` environment; a measured call includes making the prompt and scoring the completion."""
+    """Grader of a benchmark that uses the `math` environment. The measured time includes making the prompt and scoring."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._boxed: Environment = load("math", **options)
@@ -61,7 +61,7 @@ class Ours:
 
 
 class InProcess:
-    """Grades with a callable `(gold, answer) -> bool`, called in this process's main thread with the texts of the row."""
+    """Grader of a benchmark that calls `(gold, answer) -> bool` in this process's main thread, with the texts of the row."""
 
     def __init__(self, target: str) -> None:
         self.name = target
@@ -81,7 +81,10 @@ class InProcess:
 
 
 def ask(call: Callable[[str, str], Any], golds: Sequence[str], answer: str) -> tuple[Kind, str]:
-    """Return the verdict of `call` on `answer` and its reason; an exception counts as an error, and its prints go to stderr."""
+    """Call `call` with each of `golds` and `answer` until a gold is accepted; return the kind of verdict and the reason.
+
+    An exception counts as an error. What `call` prints goes to stderr.
+    """
     try:
         with contextlib.redirect_stdout(sys.stderr):
             for gold in golds:

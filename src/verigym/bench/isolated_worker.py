@@ -128,7 +128,10 @@ def _read(fd: int, size: int) -> bytes | None:
 
 
 def main() -> None:
-    """Serve requests on the original stdin and stdout; anything printed goes elsewhere, so it cannot pass for a reply."""
+    """Serve requests on the original stdin and stdout.
+
+    Prints of the grader are redirected, so that they cannot pass for a reply.
+    """
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

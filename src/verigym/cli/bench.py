@@ -51,7 +51,7 @@ def math(
     disagreements: Annotated[Path | None, typer.Option(help="Write every disagreement, JSONL.")] = None,
     as_json: Json = False,
 ) -> Result:
-    r"""False negatives, false positives and time of our math grader beside others.
+    r"""Compare verigym's math grader with others on a labelled file: false negatives, false positives and time.
 
     An `answer` is graded as \boxed{answer}, a `completion` as it stands, a `completion_unboxed` with extract=last in a table of
     its own. Math-Verify runs in a process of its own. Exit code: 0 all graded, 1 bad rows or failures of ours, 2 a mistake.

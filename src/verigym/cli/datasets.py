@@ -90,7 +90,7 @@ def sample(
     option: EnvironmentOptions = None,
     as_json: Json = False,
 ) -> Result:
-    """Print what rows become: the messages, what an answer is compared with, and the gold with its reward."""
+    """Show what rows become: the messages to the model, what an answer is compared with, and the gold with its reward."""
     from verigym.cli.common.values import pairs
     from verigym.datasets_cfg import load, load_config, load_sample
     from verigym.datasets_cfg.load import named_split
@@ -362,7 +362,7 @@ def pin(
     out: Annotated[Path | None, typer.Option(help="Where the description goes; onto a YAML file of yours by default.")] = None,
     as_json: Json = False,
 ) -> Result:
-    """Write down the revision that is meant: the newest commit on the hub, and the sha256 of local files."""
+    """Write the revision of the data into the description: the newest commit on the hub, the sha256 of local files, or both."""
     from verigym.datasets_cfg import load_config
     from verigym.datasets_cfg.load import SUFFIXES, description
     from verigym.datasets_cfg.pin import file_digests, newest, pin_files, pin_revision

@@ -97,7 +97,7 @@ def _language(file: Path, given: str | None) -> str:
 @app.command()
 @json_output
 def doctor(as_json: Json = False) -> Result:
-    """Show which layers of isolation this machine gives, and why not the others."""
+    """Show which layers of isolation this machine provides, and why the others are missing."""
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -124,7 +124,7 @@ def self_check(
     allow_unsafe: AllowUnsafe = False,
     as_json: Json = False,
 ) -> Result:
-    """Attack the back end with the library's own panel, and check that honest but tricky programs run."""
+    """Check the back end by running the library's own attacks in it, and honest but unusual programs, which must work."""
     from rich.table import Table
     from rich.text import Text
 

@@ -13,7 +13,10 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class InputRow:
-    """One record. `number` counts records from 1 (in JSONL it is the line number); `line` is where the record starts."""
+    """One record of an input. `number` counts records from 1; in JSONL it is the line number.
+
+    `line` is where the record starts.
+    """
 
     number: int
     line: int | None
