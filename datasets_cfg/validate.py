@@ -72,7 +72,7 @@ def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
 
 
 def setting_at_fault(config: DatasetConfig, report: Report) -> tuple[str, str] | None:
-    """Return the field of the description because of which all rows fail, as (section, name); None if there is no such field."""
+    """Return the field of the description that makes all rows fail, as (section, name); None if there is no such field."""
     alike = causes(report.failures)
     if report.rows < 2 or len(alike) != 1 or len(alike[0]) != report.rows:
         return None

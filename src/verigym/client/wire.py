@@ -207,7 +207,7 @@ def line(item: BatchItem) -> bytes:
 
 
 def runs(items: Iterable[BatchItem], size: int) -> Iterator[BatchRun]:
-    """Split `items` into requests of at most `size` items and at most `PART_BYTES` bytes each; yield one `BatchRun` per request.
+    """Divide `items` into requests of at most `size` items and `PART_BYTES` bytes each, and yield them as `BatchRun`s.
 
     An item that is longer than that gets a request of its own.
 

@@ -22,7 +22,7 @@ BODY_GRACE_S = 5.0
 
 
 class Waiting:
-    """The connections of a service whose request is not complete, longest waiting first."""
+    """The connections of a service that are still sending their request, ordered by how long this has taken, the longest first."""
 
     def __init__(self, limits: ServiceLimits, metrics: Metrics) -> None:
         self.limits, self.metrics = limits, metrics
@@ -44,7 +44,7 @@ class Waiting:
 
 
 class GuardedProtocol(H11Protocol):
-    """One connection with limits on how long a request may take to arrive. `guarded_protocol` makes the class for a service."""
+    """One HTTP connection, with limits on how long a request may take to arrive. `guarded_protocol` makes the class to use."""
 
     waiting: ClassVar[Waiting]
 

@@ -29,7 +29,7 @@ PHASES = ("generate", "grade_wait", "update", "sync", "evaluate", "checkpoint")
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The values of one metric of one source over the steps, and the mean of the most recent ones."""
+    """The values of one metric over the steps, for one source, and the mean of the most recent values."""
 
     values: tuple[float | None, ...]
     last: float | None
