@@ -133,7 +133,7 @@ class RewardFunction:
         return self.scorer.health
 
     def rows(self, count: int) -> Iterator[dict[str, Any]]:
-        """Yield `count` rows as `Sources.rows` does, with one more column: `environment`, the name of the class that plays the row."""
+        """Yield `count` rows as `Sources.rows` does. A further column `environment` names the class that plays the row."""
         for row in self.scorer.sources.rows(count):
             yield {**row, "environment": row["source"]}
 

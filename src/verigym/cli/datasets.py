@@ -228,11 +228,11 @@ def validate(
     ] = None,
     as_json: Json = False,
 ) -> Result:
-    """Check that every row's own gold scores the maximum; show where it does not, and golds that cannot be read.
+    """Check that every row's own gold scores the maximum; show the rows where it does not, and golds that cannot be read.
 
-    More than ten rows are shown by cause, with their numbers in a file. Golds that are whole texts get one remark. With
-    --data-dir and without --limit, prompts that a split for training shares with one for evaluation are counted;
-    --against compares with another data set.
+    If there are more than ten such rows, they are shown by cause, and a file lists their numbers. One remark is about all golds
+    that are whole texts. With --data-dir and without --limit, the prompts that a split for training shares with a split for
+    evaluation are counted; --against compares with another data set.
     """
     from verigym.cli.common.values import pairs
     from verigym.datasets_cfg import load

@@ -22,7 +22,7 @@ BODY_GRACE_S = 5.0
 
 
 class Waiting:
-    """The connections of a service that are still sending their request, ordered by how long this has taken, the longest first."""
+    """The connections of a service that are still sending their request, in the order in which the requests began."""
 
     def __init__(self, limits: ServiceLimits, metrics: Metrics) -> None:
         self.limits, self.metrics = limits, metrics
