@@ -251,7 +251,7 @@ def load(
 def grading_environment(
     config: DatasetConfig, name: str | None, options: Mapping[str, Any] | None, place: str | Path | None = None
 ) -> Environment:
-    """Return the environment that grades a data set: its own, or the one called `name`.
+    """Return the environment that grades a data set: the data set's own, or the environment called `name`.
 
     Args:
         config: the data set's description.

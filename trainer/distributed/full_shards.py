@@ -166,7 +166,7 @@ def load_sharded(
 def shard_fully(model: Any, world: World, device: torch.device) -> None:
     """Shard a model without memory into rows, and allocate memory for the rows of this process.
 
-    Parameters that have memory keep their values; the values of the others are undefined.
+    Parameters that already have memory keep their values; all other parameters have undefined values until they are loaded.
     """
     made = {name: parameter.detach().clone() for name, parameter in model.named_parameters() if not parameter.is_meta}
     mesh = init_device_mesh(device.type, (world.size,))

@@ -105,7 +105,7 @@ class ThinkingEngine:
         self.engine.rest()
 
     def close(self) -> None:
-        """Do nothing: the inner engine stays open, because other budgets use it."""
+        """Do nothing. The wrapped engine stays open, because it is also used with other thinking budgets."""
 
     def generate(
         self,

@@ -230,8 +230,8 @@ class Learner:
     def save(self, folder: Path) -> None:
         """Write the policy, its tokenizer and the optimizer's state to `folder`.
 
-        With several processes, each writes its rows of weights and state; tokenizer and settings are those of the run's model.
-        Adapters, which all processes hold alike, are written by the first process.
+        With several processes, each writes its own rows of the weights and of the optimizer's state. Adapters are the same in
+        all processes, so only the first process writes them. Tokenizer and settings are those of the run's model.
         """
         self._save_reference(folder)
         if self.critic:

@@ -65,10 +65,11 @@ def accumulate(
 ) -> dict[str, float]:
     """Add the gradient of a batch to the model's parameters and return the batch's metrics.
 
-    A row whose gradient is exactly zero (advantage 0, no KL and no entropy bonus) skips the forward pass but counts in the
-    loss's denominator; metrics other than the loss are means over the tokens of the remaining rows. A batch with nothing to
-    train on leaves the gradients unchanged and returns no `loss`. With several processes, each runs its share of the rows with
-    the token weights of the whole batch, and returns the metrics of the whole batch. Keyword arguments: see `ForwardOptions`.
+    A row whose gradient is exactly zero (advantage 0, no KL and no entropy bonus) is not run through the model, but it counts
+    in the denominator of the loss. Metrics other than the loss are means over the tokens of all other rows. If no row can be
+    trained on, the gradients do not change and there is no metric `loss`. With several processes, each runs its share of the
+    rows with the token weights of the whole batch, and returns the metrics of the whole batch. For the keyword arguments see
+    `ForwardOptions`.
     """
     how = ForwardOptions(pad_id, objective.temperature, dtype, token_budget, shared_prefix, chunk, objective.entropy_coef > 0)
     longest = max((len(row.token_ids) for row in rows), default=1)

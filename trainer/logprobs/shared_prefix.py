@@ -192,7 +192,7 @@ _shareable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 def shareable(model: Any) -> bool:
     """Return True if `model` gives the same log-probabilities with a shared prompt; checked once per model, on a few tokens.
 
-    The result is False for sliding windows, recurrent layers, and attention that does not take our mask.
+    The result is False for models with sliding windows, with recurrent layers, or with attention that takes no custom mask.
     """
     if model not in _shareable:
         reason = _obstacle(model)

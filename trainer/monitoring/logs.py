@@ -19,11 +19,14 @@ from verigym.trainer.rollout.collect import Group, gold_text
 
 
 class RunLog:
-    """Appends to the run's files. A resumed run first drops the lines after its checkpoint, so each step is recorded once.
+    """The log files of a run: metrics, events and samples are appended to them.
+
+    A resumed run first drops the lines after its checkpoint, so that each step is recorded once.
 
     Args:
         output: the run's folder.
-        done_steps: steps of the checkpoint; None if there is none, which drops every line.
+        done_steps: number of the step at which the checkpoint was saved. If it is None, there is no checkpoint, and all lines
+            are dropped.
         loggers: services that get the metrics besides the files.
         project: project name, for the loggers that have projects.
         config: the run's settings, for the loggers that show them.
@@ -146,7 +149,7 @@ class NoLog(RunLog):
 
 
 def open_log(config: StepSettings, done_steps: int | None, world: World = SOLO) -> RunLog:
-    """Return the log of a run or a stage; `done_steps` is the step of the checkpoint, None if there is none."""
+    """Return the log of a run or a stage; `done_steps` is the step of the checkpoint that is resumed, None if there is none."""
     if not world.main:
         return NoLog()
     settings = config.model_dump(mode="json")

@@ -25,7 +25,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 class Interrupted(Exception):
-    """Raised when a run was asked to stop. Its files hold everything up to this point."""
+    """Raised when a run ends because a stop was requested; the run's files hold everything up to this point."""
 
     def __init__(self, message: str, exit_code: int = 130) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class StopRequest:
             self.refuse_to_go_on()
 
     def refuse_to_go_on(self) -> None:
-        """Stop if a signal came while there was no work to finish.
+        """Check, in a phase without work to finish, that no signal has come.
 
         Raises:
             Interrupted: a signal has come.
@@ -81,7 +81,7 @@ class StopRequest:
             raise self.interrupted(f"{self._why}stopped {self.at_once}") from None
 
     def begin(self) -> None:
-        """Mark that from now on there is work to finish before a stop.
+        """End the phase without work to finish: from now on, a signal only requests a stop.
 
         Raises:
             Interrupted: a signal has come before.

@@ -11,7 +11,7 @@ from verigym.envs.metrics import Cluster, bootstrap_interval
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its 95% interval; the interval is None if there are fewer than two prompts."""
+    """A share, such as an accuracy, with its 95% interval. There is no interval (None) if there are fewer than two prompts."""
 
     value: float
     low: float | None

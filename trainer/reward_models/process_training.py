@@ -38,7 +38,9 @@ class SolutionTokens:
 
 
 def train_prm(config: PrmConfig) -> Path:
-    """Train a process reward model, from the newest checkpoint in `config.output` if there is one, and return its folder.
+    """Train a process reward model and return its folder.
+
+    If `config.output` has a checkpoint, training resumes from the newest.
 
     The environment `process` loads the folder with `kind: qwen`. The file `verigym.json` in it records how the model was
     made, and its held-out figures.

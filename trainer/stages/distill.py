@@ -38,7 +38,9 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def distill_logits(config: LogitConfig) -> Path:
-    """Distil on given examples, from the newest checkpoint if there is one, and return the final model's folder.
+    """Distil a teacher's distributions on given examples, and return the final model's folder.
+
+    If there is a checkpoint, training resumes from the newest.
 
     Raises:
         UsageError: a model, the examples or a checkpoint do not fit.
@@ -132,7 +134,9 @@ def kl_gradient(
 
 
 def distill_on_policy(config: OnPolicyConfig) -> Path:
-    """Distil on the student's samples, from the newest checkpoint if there is one, and return the final model's folder.
+    """Distil a teacher on completions that the student samples, and return the final model's folder.
+
+    If there is a checkpoint, training resumes from the newest.
 
     Raises:
         UsageError: a model, a source or a checkpoint does not fit.

@@ -120,7 +120,7 @@ def _example(row: Any, place: str) -> Example:
 
 
 def messages_of(value: Any, field: str, place: str) -> tuple[Message, ...]:
-    """Return the messages in `value`, the contents of the field `field`; there is at least one.
+    """Return the messages in `value`, which is the content of the field `field`. An empty list is refused.
 
     Raises:
         UsageError: `value` is not a list of messages; the error message begins with `place`.

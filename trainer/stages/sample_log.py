@@ -50,7 +50,7 @@ class Sample:
 
     @property
     def to_retry(self) -> bool:
-        """Return True if there is no verdict and grading again may give one; an invalid gold stays invalid."""
+        """Return True if there is no verdict, but grading again may give one. For an invalid gold the result is False."""
         return self.score.error is not None and self.score.error.kind != "gold_invalid" and not self.to_play_again
 
     @property

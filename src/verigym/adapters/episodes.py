@@ -231,7 +231,8 @@ async def _settled(future: Future[Any] | None) -> None:
 def written_calls(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     """Return `calls`, pairs of tool name and arguments that a trainer has parsed, as text in the format that sessions parse.
 
-    The rest of the model's turn is left out: an unclosed tag in it would hide the calls, and only the last turn is graded.
+    Other text of the model's turn is left out, because an unclosed tag in it would hide the calls. This does not affect the
+    grading, which considers only the last turn.
     """
     written = (json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls)
     return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in written)

@@ -79,7 +79,7 @@ def player(what: Scorer | Episodes) -> inspect_ai.solver.Solver:
     used. A task without episodes is over after one text.
 
     Args:
-        what: the scorer of the tasks, or `Episodes` made from one if other limits are wanted.
+        what: the scorer of the tasks, or an `Episodes` object made from that scorer, to set other limits.
 
     Raises:
         UsageError: inspect_ai is not installed.

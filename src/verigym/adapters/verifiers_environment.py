@@ -89,8 +89,8 @@ class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
         """Return task number `index` of `split`, in the taskset's order; after the last task it starts again with the first.
 
-        A taskset has no splits. If it is finite, `test` consists of every tenth task, beginning with the first, and `train` of
-        the rest.
+        A taskset has no splits of its own. If it is finite, every tenth task, beginning with the first, belongs to `test`, and
+        all other tasks to `train`.
         """
         return self._asked(_opened(self._settings).task(split, index))
 

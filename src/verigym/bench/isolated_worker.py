@@ -32,9 +32,10 @@ Judge = Callable[[Sequence[str], str, str], tuple[Kind, str]]
 
 
 def math_verify() -> Judge:
-    r"""Return a judge that calls Math-Verify as its documentation does, with its own time limit (5 s per call, by signals).
+    r"""Return a judge that calls Math-Verify as its documentation recommends, with Math-Verify's own time limit.
 
-    The gold is put into a `\boxed{}` like the answer, so that the same extraction reads both.
+    The limit is 5 s per call, by signals. The gold is put into a `\boxed{}` like the answer, so that the same extraction reads
+    both.
     """
     from math_verify import parse, verify
 

@@ -81,7 +81,7 @@ def plan(
     price: Annotated[bool, typer.Option(help="Price GRPO stages whose model is there: a few small steps are timed.")] = True,
     as_json: Json = False,
 ) -> Result:
-    """Show what `run` would do, in order: what each stage reads and writes, what is done, what is wrong. Trains nothing.
+    """Show what `run` would do, without training: for each stage its inputs, outputs and state, and what is wrong.
 
     Models, files, data sets, environments, options, packages and the device are checked. Exit code 2 where a stage cannot run.
     """

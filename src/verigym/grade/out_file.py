@@ -51,7 +51,7 @@ def default_out(source: str) -> Path:
 
 
 def check_name(path: Path, flag: str) -> None:
-    """Check that the suffix of `path` does not name a format other than JSON Lines, the only one that is written.
+    """Check that the suffix of `path` names no other format than JSON Lines, because nothing else is written.
 
     Raises:
         UsageError: the suffix belongs to another format; the message names the option `flag`.

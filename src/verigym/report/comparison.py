@@ -75,9 +75,10 @@ class Twins:
 
 
 def compare_prompts(first: Mapping[str, PromptTally], other: Mapping[str, PromptTally]) -> dict[str, Any] | None:
-    """Return the paired difference of accuracy, `other` minus `first`, over prompts that both have scored, or None.
+    """Return the difference of accuracy, `other` minus `first`, over the prompts that both inputs have scored.
 
-    The interval comes from a bootstrap over prompts.
+    The difference is paired by prompt, and its interval comes from a bootstrap over prompts. Return None if no prompt was
+    scored in both.
     """
     common = [key for key in first if key in other and first[key].scored and other[key].scored]
     if not common:
