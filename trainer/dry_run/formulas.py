@@ -75,7 +75,7 @@ class Memory:
 
 
 def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chunk_tokens: int) -> Memory:
-    """Return the memory of a run.
+    """Return upper bounds of the memory that a run needs.
 
     Weights, gradients and moments are fp32, also those of the critic; moments under adamw_8bit have 8 bits. Under bf16 the
     forward pass also holds a bfloat16 copy of the weights. With adapters, only the adapters have gradients and moments. The

@@ -166,7 +166,9 @@ class Learner:
         return {"reference_step": float(step - step % every)}
 
     def update(self, step: int, groups: Sequence[Group]) -> tuple[dict[str, float], list[list[TrainingRow]]]:
-        """Train on a step's groups. Return the step's metrics, and for each group its training rows as before the first update.
+        """Train on a step's groups.
+
+        Return the step's metrics, and each group's training rows as they were before the first update.
 
         Args:
             step: counted from 0.

@@ -116,7 +116,8 @@ def opsm(
         delta: largest mean difference, in nats per token; at least 0.
 
     Returns:
-        1 for kept tokens, 0 for the rest and outside the mask, `[B, T]`, in the dtype of `logp_BT`, without a gradient.
+        The mask `[B, T]` in the dtype of `logp_BT`, without a gradient: 0 for dropped tokens and outside `mask_BT`, 1 for all
+        other tokens.
 
     Raises:
         ValueError: the shapes do not fit, or `delta` is below 0.

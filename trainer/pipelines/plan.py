@@ -102,7 +102,7 @@ class Pipeline:
                 require_model(model)
 
     def named(self, stage: Stage) -> AbstractContextManager[None]:
-        """Return a context that prefixes errors with file, line and stage."""
+        """Return a context that puts the file, the line and the name of `stage` before the messages of errors."""
         return _with_place(self.document, stage)
 
     def config(self, stage: Stage, output: Path, products: Mapping[str, Path]) -> BaseModel:

@@ -33,7 +33,7 @@ class Ours:
         self.name = self._boxed.grader
 
     def start(self) -> None:
-        """Start the worker process and load everything that the first call needs, so that no measured call includes this time."""
+        """Start the worker process, and load everything that the first call needs, so that no measured call includes this."""
         for environment in (self._boxed, self._last):
             try:
                 environment.check()
