@@ -51,7 +51,7 @@ class Ahead:
         self._batch.set_result(batch)
 
     def finish(self) -> None:
-        """Wait until the batch is sampled. It stays here until `take`.
+        """Wait until the batch is sampled. The batch is stored until `take` is called.
 
         Raises:
             Exception: any exception that sampling raised.

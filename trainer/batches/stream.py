@@ -107,7 +107,7 @@ class Stream:
             return not self._abandoned
 
     def take(self, step: int, max_staleness: int, give_up: GiveUp) -> Batch:
-        """Wait for the next batch that has fresh groups, and return it with these groups alone.
+        """Wait for the next batch that has groups fresh enough to train on, and return it without groups that are too old.
 
         Args:
             step: number of updates that the policy has had.

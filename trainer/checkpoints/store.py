@@ -92,7 +92,7 @@ class Timer:
 
     @property
     def due(self) -> bool:
-        """Return True if the time since the last checkpoint has passed."""
+        """Return True if a checkpoint is due: `minutes` have passed since the last checkpoint or the start."""
         return 0 < self._seconds <= time.monotonic() - self._since
 
 

@@ -195,7 +195,10 @@ def mean_length(observed: Sequence[int], cut: Sequence[bool], most: int) -> floa
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds per token, as measured on one step; batches of another size may be somewhat quicker or slower."""
+    """The speed of generation and update in seconds per token, measured on one step.
+
+    Batches of another size may be somewhat faster or slower.
+    """
 
     prompt_token_s: float
     """Prefill."""

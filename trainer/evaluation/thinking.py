@@ -238,6 +238,6 @@ class ThinkingEngine:
 
 
 def most_tokens(rules: ThinkingRules, codec: Codec, max_new_tokens: int) -> int:
-    """Return the most tokens of a completion, including the tokens that `rules` insert."""
+    """Return the largest number of tokens that a completion can have, including the tokens that `rules` insert."""
     put_in = len(codec.encode_text(rules.forced)) + rules.waits * len(codec.encode_text(rules.wait))
     return rules.budget + put_in + max_new_tokens

@@ -78,6 +78,6 @@ def differences(row: Mapping[str, Any], other: Mapping[str, Any], figures: Seque
 
 
 def share_equal(texts: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> float:
-    """Return the share of completions that are the same in `texts` and `others`, the completions of two runs."""
+    """Compare the completions of two runs, `texts` and `others`; return the share of completions that are the same in both."""
     pairs = [pair for mine, theirs in zip(texts, others, strict=True) for pair in zip(mine, theirs, strict=True)]
     return sum(one == two for one, two in pairs) / len(pairs)

@@ -125,7 +125,10 @@ class Critic:
         restore_optimizer(saved["optimizer"], self.model, self.optimizer)
 
     def save(self, folder: Path) -> None:
-        """Write model and optimizer to `critic.pt` in `folder`; with several processes, each writes its rows below `critic`."""
+        """Write model and optimizer to the file `critic.pt` in `folder`.
+
+        With several processes, each writes its own rows to files in the subfolder `critic` instead.
+        """
         if self.sharded.in_rows:
             (folder / CRITIC).mkdir(exist_ok=True)
             save_shards(folder / CRITIC, self.model, self.optimizer, self.world)

@@ -118,7 +118,10 @@ class Learner:
         return ShardedPolicy(model, world, self.device), tokenizer
 
     def sampling(self) -> AbstractContextManager[None]:
-        """Return a context in which each process may sample any number of completions; all processes must enter it."""
+        """Return a context in which each process may sample any number of completions.
+
+        All processes must enter such a context together.
+        """
         return gathered(self.model)
 
     def _reference(self) -> Any:

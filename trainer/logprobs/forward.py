@@ -192,7 +192,7 @@ _usable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def usable_head(model: Any) -> Head | torch.nn.Linear | None:
-    """Return the head if it reproduces the logits of `model` from hidden states, else None.
+    """Return the output head of `model` if it reproduces the model's logits from hidden states, else None.
 
     For a critic, return its value head. The check runs once per model, on a few tokens.
     """

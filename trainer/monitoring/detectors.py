@@ -329,7 +329,10 @@ class NoVerdict:
 
 
 class LogprobMismatch:
-    """Detects that log-probabilities of trainer and sampler differ: the trained policy is not the one that sampled."""
+    """Detects that the trainer and the sampler give different log-probabilities to the same tokens.
+
+    If so, the policy that is trained is not the policy that sampled.
+    """
 
     def __init__(self, limit: float) -> None:
         self.limit = limit

@@ -18,7 +18,7 @@ class Tracker(Protocol):
     """A service or file format that records metrics by step."""
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Record a step's metrics; names begin with the kind of row, as in `train/reward`."""
+        """Record the metrics `values` of a step. Their names begin with the kind of row, as in `train/reward`."""
 
     def close(self) -> None:
         """Flush and close."""

@@ -133,7 +133,7 @@ class Episodes:
         key: tuple[object, ...],
         positions: int | None,
     ) -> EpisodeRow:
-        """Open an episode of a task; `positions` is the most tokens that the engine takes.
+        """Open an episode of a task. `positions` is the largest number of tokens that the engine takes, prompt included.
 
         Raises:
             UsageError: the chat template cannot continue after a turn, or the prompt leaves no room.

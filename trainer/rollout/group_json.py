@@ -12,7 +12,7 @@ from verigym.trainer.rollout.collect import Group
 
 
 def dump_group(group: Group) -> dict[str, Any]:
-    """Return `group` as JSON data. Floats are exact, because Python writes enough digits to read the same float back."""
+    """Return `group` as JSON data, from which `load_group` restores it. Floats are exact."""
     return {
         "source": group.source,
         "prompt": group.prompt.model_dump(mode="json"),

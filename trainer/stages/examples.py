@@ -38,7 +38,7 @@ class Example:
 
     @property
     def prompt(self) -> Prompt:
-        """Return the prompt for the tokenizer's chat template; no environment grades it."""
+        """Return the messages of the example as a `Prompt` to encode with the chat template. No environment grades it."""
         metadata = {TOOLS: self.tools} if self.tools else {}
         return Prompt(messages=self.messages, environment="", references={}, metadata=metadata)
 

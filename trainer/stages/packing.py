@@ -34,7 +34,7 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Return, for each packed row, the numbers of the sequences in it, by first fit decreasing.
+    """Pack sequences of the given `lengths` into rows, by first fit decreasing; return the sequences' numbers for each row.
 
     Each row has at most `capacity` tokens; a longer sequence has a row of its own. First fit decreasing uses at most 11/9 of
     the smallest number of rows, plus one (Johnson 1973).

@@ -83,7 +83,7 @@ class Result:
 
 
 def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads: int | None = None) -> Result:
-    """Train the model, print its held-out accuracy before and after each stage, and return it.
+    """Train a small model, print its held-out accuracy before and after each stage, and return the accuracies.
 
     If the process is killed, the same call resumes.
 

@@ -255,7 +255,7 @@ def refuse_other_formats(label: str, environment: Environment, who: str) -> None
 
 
 def call_formats(environment: object) -> Iterator[CallFormat]:
-    """Yield the tool-call formats that `environment`, and each environment it is composed of, parses."""
+    """Yield the format in which `environment` parses tool calls; for a composed environment, the formats of all its parts."""
     calls = getattr(environment, "calls", None)
     if isinstance(calls, CallFormat):
         yield calls

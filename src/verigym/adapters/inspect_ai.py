@@ -42,8 +42,8 @@ def scorer(
 ) -> inspect_ai.scorer.Scorer:
     """Return a scorer for an inspect task: `scorer=scorer("math", columns={"answer": "target"})`.
 
-    A sample's metadata holds its task: either in `verigym`, where `task` and `Sources.rows` put it, or in the fields that
-    `columns` maps to the reference. In `columns`, `target` stands for the sample's target.
+    The task of a sample is in its metadata. It is either in the field `verigym`, where `task` and `Sources.rows` put it, or in
+    the fields that `columns` maps to the reference. In `columns`, the name `target` stands for the sample's target.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it, or an existing `Scorer`.

@@ -53,8 +53,8 @@ def metric(
 ) -> lighteval.metrics.utils.metric_utils.SampleLevelMetricGrouping:
     """Return a metric for lighteval's tasks: the rewards, and as `verigym_unscored` the number of texts without one.
 
-    A document's `specific` holds its task: either in `verigym`, where `tasks` and `Sources.rows` put it, or in the fields that
-    `columns` maps to the reference. In `columns`, `gold` stands for the document's first gold.
+    The task of a document is in its `specific`. It is either in the field `verigym`, where `tasks` and `Sources.rows` put it,
+    or in the fields that `columns` maps to the reference. In `columns`, the name `gold` stands for the document's first gold.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.

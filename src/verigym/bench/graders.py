@@ -71,7 +71,7 @@ class InProcess:
         """Nothing to do: the module has been imported."""
 
     def grade(self, case: Case) -> Verdict:
-        """Return the verdict on `case`: the callable is called for each gold until it accepts one."""
+        """Return the verdict on `case`. The callable is called with one gold after another until it accepts a gold."""
         start = time.perf_counter()
         kind, reason = ask(self._call, case.golds, case.answer)
         return Verdict(kind, reason, time.perf_counter() - start)

@@ -116,7 +116,7 @@ def item(
     id: str | None = None,
     key: str | None = None,
 ) -> BatchItem:
-    """Return an item for a batch; for the arguments see `AsyncClient.score`. `id` names the item in its answer.
+    """Return an item for a batch; for the arguments see `AsyncClient.score`. The item's answer has the same `id`.
 
     Raises:
         UsageError: an argument is invalid.

@@ -92,9 +92,9 @@ class PrefixCache:
         self._arranged = False
 
     def remove(self, row: int) -> None:
-        """Remove the row numbered `row`, and its prompt if this was the prompt's last row.
+        """Remove the row numbered `row`. If it was the last row of its prompt, remove the prompt, too.
 
-        The last row, or prompt, takes the number that became free.
+        The row with the highest number takes the number that became free, and likewise for prompts.
         """
         layout = self.layout
         owner = layout.owners[row]

@@ -98,10 +98,10 @@ class StaticCache:
         self._states[:, :, target, :, :length] = self._states[:, :, source, :, :length]
 
     def begin(self, token_B: torch.Tensor) -> tuple[int, int]:
-        """Store the next token of each row and return the number of rows and positions that the step computes.
+        """Store the next token of each row, and return how many rows and how many positions the step must compute.
 
-        Both are rounded up, to powers of two if the buffers allow, so that few shapes occur. Results of surplus rows and
-        positions are ignored.
+        Both numbers are rounded up, to powers of two if the buffers allow, so that steps have few different shapes. Results of
+        surplus rows and positions are ignored.
         """
         self.token_B[: len(token_B)] = token_B
         return _rounded(len(token_B), 1, self._most), _rounded(max(self.layout.lengths) + 1, NARROWEST, self._width)

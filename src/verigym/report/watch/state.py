@@ -123,7 +123,9 @@ class RunWatcher:
 
 
 def find_run(folder: Path) -> Path:
-    """Return `folder` itself if it holds a run's log or no subfolder does, else the subfolder whose log was written last.
+    """Return the folder of the run to show: `folder` itself if it holds a run's log.
+
+    Otherwise return the subfolder whose log was written last, or `folder` if no subfolder has a log.
 
     Raises:
         UsageError: there is no such folder.
