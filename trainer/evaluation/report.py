@@ -323,7 +323,7 @@ def _contamination(label: str, part: Mapping[str, Any], models: Mapping[str, Any
 
 
 def beside(report: Mapping[str, Any]) -> str:
-    """Return a table that compares all models by avg@k with its interval: one row per source, one column per model."""
+    """Return one table of all models: avg@k with its interval, one row per source, one column per model."""
     models: Mapping[str, Any] = report["models"]
     name = f"avg@{report['samples']}"
     lines = [f"| {name} | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
