@@ -59,7 +59,10 @@ def _rows(reader: Any, header: list[str], types: Mapping[str, ColumnType]) -> It
 
 
 def value_of(cell: str, kind: ColumnType) -> Any:
-    """Return the CSV value `cell` converted to `kind`: None if it is empty and no text, unchanged if it does not fit."""
+    """Return the CSV value `cell` converted to the type `kind`.
+
+    An empty value becomes None, except as text. A value that cannot be converted is returned unchanged.
+    """
     if kind == "string":
         return cell
     text = cell.strip()

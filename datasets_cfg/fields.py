@@ -91,7 +91,7 @@ def check_type(row: Mapping[str, Any], column: str, expected: ColumnType) -> Non
 
 
 def extract_gold(value: Any, how: Extraction, field: str) -> Any:
-    """Return the gold extracted from a text, or the list of golds from a list of texts.
+    """Extract the gold answer from `value` by the method `how`, and return it; for a list of texts, return the list of golds.
 
     Raises:
         FieldProblem: `value` is not text, or the method `how` finds no gold in it.
@@ -113,7 +113,7 @@ def placeholders(template: str) -> list[str]:
 
 
 def near_placeholder(template: str, known: Collection[str]) -> str | None:
-    """Return a message about a placeholder of another template language for a name in `known`; None if `template` has none."""
+    """Return a message if `template` names a column of `known` in another syntax, such as `{{name}}`; None if it does not."""
     for match in _NEAR.finditer(template):
         if match[1] in known and match[0] != f"{{{match[1]}}}":
             return f"{match[0]!r}, which nothing fills in; a whole column is {{{match[1]}}}"

@@ -18,13 +18,13 @@ _WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}")
 
 
 def wants_short(environment: Environment) -> bool:
-    """Return True if `environment` compares a short final answer, which it finds in a text as its option `extract` says."""
+    """Return True if `environment` compares short final answers, which its option `extract` finds in a longer text."""
     now = getattr(getattr(environment, "options", None), "extract", None)
     return isinstance(now, tuple) and set(now) <= set(METHODS)
 
 
 def prose(environment: Environment, prompt: Prompt) -> list[str]:
-    """Return the golds of `prompt` that are whole texts in which no answer is marked."""
+    """Return those golds of `prompt` that are whole texts instead of short answers, and in which no answer is marked."""
     from verigym.envs.math.judging.golds import gold_text
 
     found = getattr(prompt.references.get(environment.name), FIELD, ())
@@ -37,9 +37,9 @@ def is_prose(text: str) -> bool:
 
 
 def way_out(golds: Sequence[str]) -> tuple[Extraction, int] | None:
-    """Return the extraction method that finds a short answer in the most golds, and in how many; None if no method finds any.
+    """Return the extraction method that finds a short answer in the most of `golds`, with the number of these golds.
 
-    Of methods that are nearly as good as the best, the first is returned.
+    Return None if no method finds any. Of methods that are nearly as good as the best, the first is returned.
     """
     counts = {how: sum(taken(gold, how) is not None for gold in golds) for how in EXTRACTIONS}
     most = max(counts.values(), default=0)

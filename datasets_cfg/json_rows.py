@@ -22,7 +22,9 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class JsonRows(Sequence[Mapping[str, Any]]):
-    """The rows of a JSON file, parsed when they are accessed. Opening the file checks each row once.
+    """The rows of a JSON file as a sequence.
+
+    A row is parsed only when it is accessed, but opening the file checks each row once.
 
     Raises:
         ValueError: a line is not a JSON object; the message names the line. A row that is not UTF-8 raises only when accessed.
@@ -99,7 +101,7 @@ class ListRows(list[Mapping[str, Any]]):
 
 
 class ChainedRows(Sequence[Mapping[str, Any]]):
-    """The rows of several files, one after the other.
+    """The rows of several files as one sequence, one file after the other.
 
     Args:
         parts: the rows of each file; each has `column_names`.

@@ -38,7 +38,7 @@ def lengths(
     of_text: Callable[[str], int],
     on_row: Callable[[int], None] = lambda done: None,
 ) -> tuple[Lengths, Lengths, int]:
-    """Return the lengths of prompts, those of worked answers (the field `worked`), and the number of rows that do not fit.
+    """Return the lengths of prompts, the lengths of worked answers (field `worked`), and the number of rows that do not fit.
 
     Args:
         dataset: the rows.

@@ -72,12 +72,12 @@ def description(name_or_path: str | Path) -> str:
 
 
 def named_split(given: str, split: str | None = None, flag: str = "--split") -> tuple[str, str | None]:
-    """Return the names of the data set and the split in `given`. If it has no split, return `split`, which may be None.
+    """Split `given`, NAME or NAME:SPLIT, into the data set and the split. If it names no split, `split` is returned as it is.
 
     Args:
         given: NAME, or NAME:SPLIT. A path that ends in .yaml is a name even if it contains colons.
-        split: the split that another option names.
-        flag: that option, for the message.
+        split: the split that the option `flag` names; None without this option.
+        flag: the option's name, for the message.
 
     Raises:
         UsageError: the name or the split beside the colon is empty, or `given` and `split` name different splits.
@@ -187,7 +187,7 @@ class PromptDataset(Sequence[Prompt]):
 
 
 class GeneratedDataset(PromptDataset):
-    """Tasks that the environment generates. The same position always gives the same task."""
+    """Tasks that an environment generates, as a sequence of prompts. The same position always gives the same task."""
 
     def task(self, position: int) -> PreparedTask:
         """Return the task at `position`."""
@@ -251,7 +251,7 @@ def load(
 def grading_environment(
     config: DatasetConfig, name: str | None, options: Mapping[str, Any] | None, place: str | Path | None = None
 ) -> Environment:
-    """Return the environment that grades a data set: its own, or the one called `name`.
+    """Return the environment that grades a data set: the data set's own, or the environment called `name`.
 
     Args:
         config: the data set's description.
@@ -281,7 +281,7 @@ def load_sample(
     template: str | None = None,
     environment: str | None = None,
 ) -> PromptDataset:
-    """Return a data set of the description's own sample row, or of the first three tasks of a generated data set.
+    """Return a small data set for a preview: the description's own sample row, or the first three tasks of an environment.
 
     Raises:
         UsageError: the description has no sample row, or it cannot be read.
@@ -372,7 +372,10 @@ def _check_reference(place: str | Path, config: DatasetConfig, environment: Envi
 
 
 def place_of(description_of: str | Path, *loc: str) -> str:
-    """Return `file:line` of the field `loc` of a description, or of the nearest enclosing field that is set."""
+    """Return, as `file:line`, where a description sets the field at the path `loc`.
+
+    If the field is not set, the nearest enclosing field that is set counts.
+    """
     return parse(description(description_of), str(description_of)).place(loc)
 
 

@@ -42,7 +42,10 @@ class Overlap:
 
 
 def pairs(config: DatasetConfig, split: str) -> list[tuple[str, str]]:
-    """Return the pairs (training split, evaluation split) in local files that contain `split` and are to be compared."""
+    """Return the pairs (training split, evaluation split) that are to be compared for common prompts and contain `split`.
+
+    Only splits in local files count.
+    """
     measured = config.evaluation_only or EVALUATION_NAMES
     if split in measured:
         return [(other, split) for other in config.files if other not in measured]
@@ -57,8 +60,8 @@ def overlap(
 ) -> Overlap | None:
     """Return the questions that two splits share; None if they share none. Without a field `question`, prompts are compared.
 
-    White space is ignored, and rows that do not fit the description are left out. Golds are ignored as well: a known question
-    with another gold is not a new task.
+    White space is ignored, and rows that do not fit the description are left out. Golds are not compared, because a known
+    question with another gold is not a new task.
 
     Args:
         trained: the split that is trained on.

@@ -29,7 +29,7 @@ MAX_LEAN_FILE_BYTES = 1 << 20
 
 
 class FileMismatch(UsageError):
-    """Raised when a local file differs from its description in `files.SPLIT`; `field` is the field in which it differs."""
+    """Raised when a local file is not as the description's `files.SPLIT` says; `field` is the field that it contradicts."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -143,9 +143,10 @@ def lean_files(path: Path) -> list[dict[str, str]]:
 
 
 def digest(*paths: Path) -> str:
-    """Return the sha256 of a file's content. A .gz file is decompressed first, so that packing it again changes nothing.
+    """Return the sha256 of a file's content.
 
-    For several files, return the sha256 of their concatenated hex digests.
+    A .gz file is decompressed first, so that the hash does not depend on how it was compressed. For several files, return the
+    sha256 of their concatenated hex digests.
 
     Raises:
         OSError, EOFError, zlib.error: a file cannot be read.
@@ -155,7 +156,7 @@ def digest(*paths: Path) -> str:
 
 
 def refuse_packed_bomb(path: Path) -> None:
-    """Check, before it is written to a disk, that a .gz file does not unpack to far more than text would.
+    """Check that the .gz file `path` does not unpack to far more than text would, before its content is written to a disk.
 
     Raises:
         ValueError: the file unpacks to too many bytes.

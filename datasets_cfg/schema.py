@@ -81,8 +81,8 @@ class LocalFile(_Frozen):
     """A file in the data directory. In YAML a plain path is enough if all rows are used.
 
     A `*` in the name matches several files, which are read one after the other, ordered by name. The format is JSON Lines, one
-    JSON list, CSV (.csv), Parquet (.parquet), or for Lean an archive (.tar.gz) of .lean files, each a row with `name`, `folder`
-    and `text`.
+    JSON list, CSV (.csv) or Parquet (.parquet). For Lean it may also be an archive (.tar.gz) of .lean files; each file is a row
+    with the columns `name`, `folder` and `text`.
     """
 
     path: str
@@ -104,7 +104,7 @@ class LocalFile(_Frozen):
 
 
 class TextPart(_Frozen):
-    """A part of a column's text, stripped of surrounding white space."""
+    """Selects a part of a column's text; surrounding white space is removed."""
 
     column: str
     after: str = ""

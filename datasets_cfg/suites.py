@@ -23,7 +23,7 @@ class _Frozen(BaseModel):
 
 
 class AddedReward(_Frozen):
-    """A reward that is added to the source's own, such as language or length."""
+    """A reward that is added to the reward of a source's environment, such as one for language or length."""
 
     weight: float = Field(allow_inf_nan=False)
     """Times its reward; negative for a punishment, 0 only reports it. All together less than the source's own reward,
@@ -35,7 +35,7 @@ class AddedReward(_Frozen):
 
 
 class GradedBy(_Frozen):
-    """An environment that grades in place of the source's own and needs no reference, such as a reward model."""
+    """An environment that needs no reference, such as a reward model, and grades in place of the source's own environment."""
 
     environment: str
     """Registry name, or module:Class."""
@@ -102,7 +102,7 @@ class SuiteSource(_Frozen):
 
 
 class Curriculum(_Frozen):
-    """How often tasks are repeated by difficulty; fields that are None keep the trainer's defaults."""
+    """Settings of how often tasks are repeated, by their difficulty; fields that are None keep the trainer's defaults."""
 
     hard_share: float | None = Field(None, ge=0, le=1)
     """Share of a source's prompts that are known to be hard."""
@@ -159,7 +159,7 @@ class Suite(_Frozen):
         return self
 
     def fields(self, data_dir: Path | None = None) -> dict[str, Any]:
-        """Return the fields of a training run that the suite sets.
+        """Return the settings that the suite makes in a training run, as fields of the run's configuration.
 
         Args:
             data_dir: folder of local files. A data set whose files are all in it is read there, any other from the hub.
@@ -265,6 +265,6 @@ def suite_document(name_or_path: str | Path) -> Document:
 
 
 def run_places(document: Document) -> dict[Loc, str]:
-    """Return the file and line of each field that a suite sets in a run (see `Suite.fields`), by the path in the run."""
+    """Return where a suite sets each field of a run (see `Suite.fields`), as a mapping of the field's path to file and line."""
     moved = {loc[1:]: place for loc, place in document.places.items() if loc[0] in ("train", "curriculum") and loc[1:]}
     return moved | {loc: place for loc, place in document.places.items() if loc[0] in ("sources", "curriculum")}

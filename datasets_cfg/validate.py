@@ -43,9 +43,10 @@ _OF_ONE_ROW = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+]?\d[\d.,/]*
 
 
 def causes(failures: Sequence[Failure]) -> list[list[Failure]]:
-    """Return the failures grouped by cause, the most frequent first.
+    """Group `failures` by cause, and return the groups, the most frequent cause first.
 
-    Two failures have the same cause if they have the same field, and the same words apart from quoted texts and numbers.
+    Two failures have the same cause if they are about the same field and have the same message apart from quoted texts and
+    numbers.
     """
     by_cause: dict[tuple[str, ...], list[Failure]] = {}
     for failure in failures:
@@ -55,7 +56,10 @@ def causes(failures: Sequence[Failure]) -> list[list[Failure]]:
 
 
 def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
-    """Return one line for each failure, or if there are many, one for each cause with its count and its first rows."""
+    """Return the lines that report `failures`: one for each failure if there are few.
+
+    If there are many, there is one line for each cause, with its count and its first rows.
+    """
     if len(failures) <= MAX_LISTED:
         return [failure.describe(source) for failure in failures]
     lines = []
@@ -68,7 +72,7 @@ def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
 
 
 def setting_at_fault(config: DatasetConfig, report: Report) -> tuple[str, str] | None:
-    """Return the path of the description's field that is wrong if all rows fail because of it, else None."""
+    """Return the field of the description that makes all rows fail, as (section, name); None if there is no such field."""
     alike = causes(report.failures)
     if report.rows < 2 or len(alike) != 1 or len(alike[0]) != report.rows:
         return None
@@ -89,7 +93,8 @@ def whole_text_line(report: Report, mendable: bool) -> str:
 
     Args:
         report: the result of the validation.
-        mendable: propose a value for `extract`; True if the description's `reference` says which column holds the gold.
+        mendable: True to propose a value for `extract`, which is possible if the description's `reference` says which column
+            holds the gold.
     """
     if not report.whole_texts:
         return ""
@@ -137,7 +142,7 @@ class Report:
 
 
 def validate(dataset: PromptDataset, grader: Grader, on_row: Callable[[int], None] = lambda done: None) -> Report:
-    """Grade each row's own gold; return a report of the rows whose gold does not score the maximum.
+    """Check that the gold of each row scores the maximum in the environment; return a report of the rows where it does not.
 
     Args:
         dataset: the rows.

@@ -33,9 +33,10 @@ class Document:
     """Of each field that was set: `file:line`, or the override of the command line."""
 
     def place(self, loc: Sequence[int | str]) -> str:
-        """Return the place where the field at the path `loc` was set, or that of the nearest enclosing field.
+        """Return the place where the field at the path `loc` was set, as file and line.
 
-        Parts of `loc` that lead to no field are skipped, because pydantic adds the names of the alternatives that it tried.
+        If the field was not set, return the place of the nearest enclosing field. Parts of `loc` that lead to no field are
+        skipped: pydantic adds the names of the alternatives that it tried.
         """
         around: Loc = ()
         for part in loc:

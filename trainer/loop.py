@@ -141,8 +141,8 @@ class Run:
     def run(self, stop: StopRequest) -> Path:
         """Train to the last step and return the final model's folder.
 
-        On a request to stop, the step is finished and saved in a checkpoint. After SIGTERM, running generation is dropped
-        instead, and the resumed run repeats the step or evaluation with the same result.
+        If a stop is requested, the present step is finished and saved in a checkpoint. SIGTERM is the exception: generation
+        that is running is dropped, and the resumed run repeats the step or evaluation with the same result.
 
         Args:
             stop: tells whether a stop was requested.
@@ -288,7 +288,7 @@ class Run:
         self.timer.restart()
 
     def rollouts(self, step: int, give_up: Callable[[], bool] = lambda: False) -> Batch:
-        """Return the graded rollouts that step `step`, counted from 0, trains on; `give_up` is as in `collect`."""
+        """Return the batch of graded rollouts for training step `step`, counted from 0; for `give_up` see `collect`."""
         config = self.config
 
         def sample(tasks: Sequence[tuple[Source, Prompt]], key: tuple[object, ...]) -> list[Group]:

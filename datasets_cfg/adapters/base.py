@@ -15,7 +15,7 @@ Test = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AdaptedRow:
-    """The result of an adapter: the reference, the task's id and the texts for the prompt."""
+    """The result of an adapter for one row: the reference, the task's id and the texts for the prompt."""
 
     reference: Mapping[str, Any]
     """Fields of the environment's reference."""
@@ -27,7 +27,7 @@ class AdaptedRow:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A published row layout: the columns it needs, and the function that makes a reference from a row."""
+    """The reader of one published row layout: the columns it needs, and the function that makes a reference from a row."""
 
     convert: Callable[[RawRow, str], AdaptedRow]
     """(row, programming language) -> AdaptedRow.
@@ -82,7 +82,10 @@ def text_at(row: RawRow, path: str) -> str:
 
 
 def pairs(inputs: Any, outputs: Any, column: str, names: tuple[str, str] = ("inputs", "outputs")) -> list[tuple[Any, Any]]:
-    """Return the pairs (input, output) of two lists; raise FieldProblem if they are not lists of equal length."""
+    """Return the pairs (input, output) of the lists `inputs` and `outputs`.
+
+    Raise FieldProblem if these are not lists of equal length; `names` are what the message calls them.
+    """
     for name, value in zip(names, (inputs, outputs), strict=True):
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise FieldProblem(f"{column}.{name}", f"{describe(value)}; expected a list")
@@ -92,14 +95,17 @@ def pairs(inputs: Any, outputs: Any, column: str, names: tuple[str, str] = ("inp
 
 
 def some(tests: list[Test], column: str) -> list[Test]:
-    """Return `tests`; raise FieldProblem if there are none, because every program would then pass."""
+    """Return `tests` if there are any; raise FieldProblem otherwise, because every program would pass an empty list."""
     if not tests:
         raise FieldProblem(column, "holds no tests: every program would pass")
     return tests
 
 
 def stdio(stdin: Any, stdout: Any, column: str) -> Test:
-    """Return a stdin/stdout test. Some of SandboxFusion's rows hold a text as the list of its lines, which are joined."""
+    """Return a test that feeds `stdin` to a program and compares its output with `stdout`.
+
+    Either text may be a list of lines, as in some rows of SandboxFusion; the lines are then joined.
+    """
     both = []
     for name, value in (("input", stdin), ("output", stdout)):
         joined = "\n".join(value) if isinstance(value, list) and all(isinstance(line, str) for line in value) else value

@@ -41,7 +41,10 @@ _REAL = re.compile(r"(?<![\w.])[0-9]+\.[0-9]+(?![\w.])")
 
 
 def policy(tests: Sequence[Test]) -> dict[str, float]:
-    """Return a tolerance for real numbers if any expected answer of `tests` holds one, else an empty dictionary."""
+    """Return the tolerance for real numbers as an option of the comparison, if an expected answer in `tests` contains one.
+
+    Return an empty dictionary otherwise.
+    """
     waiting: list[Any] = [test["stdout"] if test["type"] == "stdio" else test["expected"] for test in tests]
     while waiting:
         value = waiting.pop()
@@ -143,7 +146,8 @@ def _limits(row: RawRow, language: str) -> dict[str, float]:
 def livecodebench(row: RawRow, language: str) -> AdaptedRow:
     """Return the task in `row`, a row of LiveCodeBench.
 
-    Public tests are JSON, hidden ones JSON or packed; for function tasks, `metadata` holds the function's name.
+    Public tests are JSON; hidden tests are either JSON or JSON that was compressed. For function tasks, `metadata` holds the
+    function's name.
     """
     name = find(parse_object(row["metadata"], "metadata"), "func_name") if row["metadata"] else None
     name = name if isinstance(name, str) else None

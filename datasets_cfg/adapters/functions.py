@@ -43,7 +43,7 @@ def asserts(
         solution: the reference program.
         language: must be Python.
         imports: import statements that the tests need.
-        before: setup code that uses the program's names, and is therefore made part of each test.
+        before: setup code. It is made part of each test, because it uses names that the program defines.
     """
     _python_only(language, "mbpp")
     entry = _hides_builtin(solution, tests)
@@ -77,7 +77,7 @@ def mbpp(row: RawRow, language: str) -> AdaptedRow:
 def mbpp_sanitized(row: RawRow, language: str) -> AdaptedRow:
     """Return the task in `row`, a row of MBPP's hand-verified subset.
 
-    It has imports in place of setup code, and its text is in `prompt`.
+    Unlike the full MBPP, it has its text in the column `prompt`, and imports instead of setup code.
     """
     imports = "\n".join(texts(row["test_imports"], "test_imports"))
     return asserts(row, texts(row["test_list"], "test_list"), row["code"], language, imports=imports)

@@ -23,7 +23,7 @@ _PROTOCOLS = (4, 5)
 
 
 def unpack(text: str, column: str) -> Value:
-    """Return the text, or the object of texts, that is packed in `text`, the value of `column`.
+    """Return the value that is packed in `text`, the value of `column`: a text, or a mapping of names to texts.
 
     Raises:
         FieldProblem: `text` is not zlib data in base64, is too large, or holds a pickle of anything else.
@@ -44,7 +44,7 @@ def unpack(text: str, column: str) -> Value:
 
 
 def read_pickled_text(data: bytes) -> Value:
-    """Return the text, or the object of texts, in a pickle of protocol 4 or 5, without running the pickle.
+    """Read the value in a pickle of protocol 4 or 5 without running the pickle: a text, or a mapping of names to texts.
 
     Raises:
         ValueError: the pickle has any other opcode, a length past its end, or bytes left over.

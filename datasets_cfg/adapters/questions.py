@@ -51,9 +51,9 @@ def lettered(row: RawRow, language: str) -> AdaptedRow:
 
 
 def knights_and_knaves(row: RawRow, language: str) -> AdaptedRow:
-    """Return the task in `row`, a row of Knights and Knaves; its answer is the list of knights.
+    """Return the task in `row`, a row of Knights and Knaves. The answer is the list of the people who are knights.
 
-    The row holds everyone's name, and whether each is a knight.
+    The row holds everyone's name, and for each person whether he is a knight.
     """
     names, kinds = texts(row["names"], "names"), row["solution"]
     if len(names) != len(kinds) or not all(isinstance(kind, bool) for kind in kinds):

@@ -37,8 +37,8 @@ def stdio_tests(row: RawRow, language: str) -> AdaptedRow:
 def livecodebench(row: RawRow, language: str) -> AdaptedRow:
     """Return the task in `row`, a row of LiveCodeBench.
 
-    `test` packs an object whose `input_output` is JSON as in APPS, with function arguments one per line. The solution is only a
-    stub and is not used.
+    `test` is a compressed object whose field `input_output` is JSON as in APPS, with one function argument per line. The row's
+    solution is only a stub and is not used.
     """
     packed = unpack(row["test"], "test")
     data = parse_object(text_at({"test": packed}, "test.input_output"), "test")
@@ -69,7 +69,7 @@ def bigcodebench(row: RawRow, language: str) -> AdaptedRow:
 
 
 def mbpp(row: RawRow, language: str) -> AdaptedRow:
-    """Return the task in `row`, a row of MBPP; `labels` holds the setup code, and challenge tests that are not used."""
+    """Return the task in `row`, a row of MBPP; `labels` holds the setup code and the challenge tests, which are not used."""
     before = text_at(row, "labels.test_setup_code")
     return asserts(row, texts(row["test_list"], "test_list"), row["canonical_solution"], language, before=before)
 

@@ -20,7 +20,10 @@ EQUAL_ABSOLUTE = 1e-12
 
 @dataclass(frozen=True)
 class Groups:
-    """The rewards of a batch with the statistics of their groups, in float64 so that sums of large rewards do not overflow."""
+    """The rewards of a batch with the mean and other statistics of each group, from which the advantages are computed.
+
+    All numbers are in float64, so that sums of large rewards do not overflow.
+    """
 
     reward_PG: torch.Tensor
     """The rewards; 0 where unscored."""

@@ -52,7 +52,9 @@ def gae(
 
 
 def whole_reward(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the rewards unchanged, 0 where unscored; with `gae`, the critic later turns them into advantages.
+    """Return the rewards unchanged, 0 where unscored, in place of advantages.
+
+    This is the entry for runs with a critic: they turn these rewards into advantages by `gae`.
 
     Args:
         rewards_PG: rewards of P prompts with G samples each, in any unit; ignored where unscored.

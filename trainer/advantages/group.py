@@ -46,7 +46,7 @@ def grpo(
 def centred(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
     """Subtract the group's mean without dividing by a standard deviation: `A = r - mean` (Dr. GRPO, arXiv 2503.20783).
 
-    Without the division, questions that are nearly always or nearly never solved do not get a larger weight.
+    A division by the standard deviation would give a larger weight to questions that are nearly always or nearly never solved.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.

@@ -24,8 +24,8 @@ def process_supervision(
 
     Each step reward becomes `r~ = (r - mean) / (std + eps)`, with mean and std over every step of every completion. The
     advantage of token t is the sum of r~ over the steps with end > t. A token after the last step gets 0; if all steps have
-    equal rewards, every token gets 0. Because the advantage is a sum, completions with many steps get larger advantages;
-    arXiv 2504.15275 reports collapse, and uses the minimum over the steps as one reward instead.
+    equal rewards, every token gets 0. Because the advantage is a sum, completions with many steps get larger advantages.
+    arXiv 2504.15275 reports that training can collapse because of this, and uses the minimum over the steps as one reward.
 
     Args:
         step_rewards: for each completion, a list with one finite reward per step; None for an unscored completion, which

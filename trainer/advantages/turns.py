@@ -36,5 +36,8 @@ def turn_returns(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_P
 
 
 def earned_before(turn_rewards: Sequence[float]) -> list[float]:
-    """Return, for each turn of `turn_rewards`, the sum of the rewards of the turns before it."""
+    """Return, for each turn of an episode, the sum of the rewards of all earlier turns.
+
+    `turn_rewards` holds the reward of each turn.
+    """
     return [0.0, *accumulate(turn_rewards)][: len(turn_rewards)]

@@ -18,7 +18,10 @@ GiveUp = Callable[[], bool]
 
 
 class Ahead:
-    """Holds at most one batch, which is either being sampled or was sampled and has not been taken yet."""
+    """Samples the next step's batch in a thread while the policy is updated.
+
+    It holds at most one batch. The batch is either being sampled, or sampled and waiting to be taken.
+    """
 
     def __init__(self) -> None:
         self._batch: Future[Batch] | None = None
@@ -48,7 +51,7 @@ class Ahead:
         self._batch.set_result(batch)
 
     def finish(self) -> None:
-        """Wait until the batch is sampled. It stays here until `take`.
+        """Wait until the batch is sampled. The batch is stored until `take` is called.
 
         Raises:
             Exception: any exception that sampling raised.
@@ -61,7 +64,7 @@ class Ahead:
 
     @property
     def batch(self) -> Batch | None:
-        """Return the batch that was sampled and not taken yet; None if there is none."""
+        """Return the batch that is waiting to be taken; None if there is no such batch."""
         return self._batch.result() if self._batch is not None and self._batch.done() else None
 
     def take(self) -> Batch | None:

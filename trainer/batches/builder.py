@@ -58,7 +58,9 @@ def load_batch(data: Mapping[str, Any], environments: Mapping[str, Environment])
 
 
 def refuse_lost_signal(config: TrainConfig, credit: Mapping[str, Credit]) -> None:
-    """Refuse dynamic sampling with an advantage under which groups of equal rewards, which it drops, have a gradient.
+    """Refuse dynamic sampling together with an advantage that needs groups of equal rewards.
+
+    Dynamic sampling drops such groups, but with some advantages they have a gradient.
 
     Raises:
         UsageError: an advantage learns from groups of equal rewards.
@@ -72,7 +74,10 @@ def refuse_lost_signal(config: TrainConfig, credit: Mapping[str, Credit]) -> Non
 
 
 class BatchBuilder:
-    """Chooses the groups that each step trains on. `state` returns everything that later steps depend on."""
+    """Chooses the groups that each step trains on, from fresh samples, leftovers and replay.
+
+    `state` returns everything that later steps depend on.
+    """
 
     def __init__(self, config: TrainConfig, sources: Sequence[Source], credit: Mapping[str, Credit]) -> None:
         """Start without leftovers, replayed groups or pass rates.
@@ -99,10 +104,10 @@ class BatchBuilder:
         self.bugs = GraderBugs(config.broken_grader_share)
 
     def step(self, step: int, collect: Collect, fits: Callable[[Prompt], bool]) -> Batch:
-        """Return the batch of step `step`.
+        """Sample and choose the groups for one training step, and return them as a batch.
 
         Args:
-            step: counted from 0.
+            step: number of the step, counted from 0.
             collect: samples and grades groups.
             fits: returns True if a prompt is short enough.
         """
@@ -179,7 +184,7 @@ class BatchBuilder:
         return metrics | self.bugs.metrics() | (self.curriculum.metrics() if self.curriculum else {})
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, as JSON data. It does not include the number of tasks drawn of each source."""
+        """Return the builder's state for a checkpoint, as JSON data, without the number of tasks drawn from each source."""
         return {
             "leftovers": [dump_group(group) for group in self.leftovers],
             "replay": self.replay.state(),

@@ -13,7 +13,7 @@ from verigym.trainer.tasks.mixture import Source
 
 @dataclass(frozen=True)
 class Filled:
-    """The groups with a signal that a step trains on, and the groups with a signal that are left over."""
+    """The result of `refill`: groups with a signal that a step trains on, and groups with a signal that are left over."""
 
     groups: list[Group]
     """At most one a slot of the plan."""
@@ -30,11 +30,11 @@ def refill(
     has_signal: Callable[[Group], bool],
     max_oversampling: float,
 ) -> Filled:
-    """Draw groups until each slot of `plan` has a group with a signal from its source, or the source reaches its bound.
+    """Sample groups in rounds until each slot of `plan` has a group with a signal, or the bound on sampling is reached.
 
-    Each round is sampled to its end, and its first groups in order are taken, so that short completions are not favoured.
-    The size of a round follows from the share of groups with a signal so far in this step. A slot that its source could not
-    fill goes to a spare group of another source.
+    A slot is filled with a group of its own source. If a source reaches its bound first, spare groups of other sources fill its
+    slots. All completions of a round are awaited before groups are chosen in order; otherwise short completions would be
+    favoured. The size of a round follows from the share of groups with a signal so far in this step.
 
     Args:
         plan: the source of each slot.
@@ -42,7 +42,7 @@ def refill(
             are dropped, so no group is ever older than one step.
         draw: samples and grades one group for each given source.
         has_signal: returns True if a group has a gradient.
-        max_oversampling: most groups drawn for a source, as a multiple of its slots.
+        max_oversampling: the bound: at most this many times its number of slots are drawn from a source.
     """
     slots = Counter(source.label for source in plan)
     sources = {source.label: source for source in plan}

@@ -13,7 +13,10 @@ from verigym.trainer.rollout.group_json import dump_group, load_group
 
 
 class Replay:
-    """A bounded buffer of complete groups; they stay complete because a success is compared with the failures of its group."""
+    """Buffer of groups with rare successes from earlier steps, each of which is trained on once more.
+
+    It has a maximum size. Groups are stored complete, because the advantage of a success depends on the failures of its group.
+    """
 
     def __init__(self, seed: int, *, size: int, below: float, max_age: int) -> None:
         """Make an empty buffer.
@@ -29,7 +32,10 @@ class Replay:
         self.kept: list[tuple[int, Group]] = []
 
     def take(self, step: int, count: int) -> list[Group]:
-        """Remove and return up to `count` groups, marked as off-policy. The choice is random, keyed by the seed and `step`."""
+        """Remove up to `count` groups from the buffer and return them, marked as off-policy.
+
+        Groups that are too old are dropped first. The choice is random, keyed by the seed and `step`.
+        """
         self.kept = [(since, group) for since, group in self.kept if step - since <= self.max_age]
         order = list(range(len(self.kept)))
         chosen = set(keyed_random(self.seed, "replay", step).sample(order, min(count, len(order))))
@@ -38,7 +44,12 @@ class Replay:
         return taken
 
     def offer(self, step: int, groups: Sequence[Group]) -> None:
-        """Add those of `groups` with rare successes; `groups` are the ones that step `step` trains on for the first time."""
+        """Add to the buffer those of `groups` in which at least one completion succeeded, but only few did.
+
+        Args:
+            step: number of the step that trains on `groups` for the first time; the age of the groups is counted from it.
+            groups: the fresh groups of that step.
+        """
         rare = [group for group in groups if not group.canary and 0 < (group.pass_rate or 0) <= self.below]
         self.kept = [*self.kept, *((step, group) for group in rare)][-self.size :]
 
@@ -47,5 +58,8 @@ class Replay:
         return [[step, dump_group(group)] for step, group in self.kept]
 
     def restore(self, state: Sequence[Any], environments: Mapping[str, Environment]) -> None:
-        """Continue from `state`, which a checkpoint holds. `environments` maps each source's label to its environment."""
+        """Restore the buffer from `state`, which a checkpoint holds.
+
+        `environments` maps each source's label to its environment.
+        """
         self.kept = [(step, load_group(group, environments)) for step, group in state]

@@ -30,7 +30,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Position:
-    """The point that sampling has reached after a batch. A run that resumes from a checkpoint continues from it."""
+    """The point in the sequence of batches that sampling has reached, from which a resumed run continues."""
 
     following: int
     """Number of the next batch."""
@@ -41,7 +41,10 @@ class Position:
 
 
 class Stream:
-    """Samples batches in a thread. When `most` batches wait to be taken, the thread waits until one is taken."""
+    """Samples batches in a thread, one after another, while the policy is updated.
+
+    At most `most` batches wait to be taken; the thread pauses until there is room for another.
+    """
 
     def __init__(self, most: int, position: Position, wanted: int) -> None:
         """Prepare the stream; `start` begins to sample.
@@ -104,7 +107,7 @@ class Stream:
             return not self._abandoned
 
     def take(self, step: int, max_staleness: int, give_up: GiveUp) -> Batch:
-        """Wait for the next batch that has fresh groups, and return it with these groups alone.
+        """Wait for the next batch that has groups fresh enough to train on, and return it without groups that are too old.
 
         Args:
             step: number of updates that the policy has had.
@@ -143,7 +146,7 @@ class Stream:
 
     @contextmanager
     def paused(self, give_up: GiveUp) -> Iterator[None]:
-        """Wait until the batch that is being sampled is complete, and sample no other within this context.
+        """Return a context in which no batch is sampled, once the batch that is being sampled now is complete.
 
         Raises:
             Dropped: `give_up` returned True.

@@ -43,7 +43,7 @@ def input_hashes(config: TrainConfig, environments: Iterable[Environment] = ()) 
 
 
 def data_hashes(sources: Iterable[SourceConfig]) -> dict[str, str]:
-    """Return, by name, a hash of each data set's description and of its local files."""
+    """Return the hashes of the description and local files of each data set in `sources`, by name."""
     hashes: dict[str, str] = {}
     for source in sources:
         if source.dataset is None:
@@ -101,12 +101,14 @@ def model_digest(model: str) -> str:
 
 
 def refuse_changed(then: Mapping[str, str], now: Mapping[str, str], changed_inputs: str) -> bool:
-    """Return True if inputs changed since a checkpoint, or refuse them. A checkpoint without hashes counts as unchanged.
+    """Compare the hashes of a run's inputs with those in its checkpoint; return True if an input changed and this is accepted.
+
+    A checkpoint without hashes counts as unchanged.
 
     Args:
         then: the checkpoint's hashes.
         now: the present hashes.
-        changed_inputs: the setting; `refuse` or `accept`.
+        changed_inputs: the setting of this name: `refuse` or `accept`.
 
     Raises:
         UsageError: inputs have changed and `changed_inputs` is `refuse`.

@@ -55,7 +55,7 @@ NAME = re.compile(r"step-(\d{8})")
 
 
 class State(BaseModel):
-    """The manifest of a checkpoint, which is its file `state.json`."""
+    """The manifest of a checkpoint: what the file `state.json` in its folder holds."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -92,7 +92,7 @@ class Timer:
 
     @property
     def due(self) -> bool:
-        """Return True if the time since the last checkpoint has passed."""
+        """Return True if a checkpoint is due: `minutes` have passed since the last checkpoint or the start."""
         return 0 < self._seconds <= time.monotonic() - self._since
 
 
@@ -164,8 +164,8 @@ def save(
 ) -> Path:
     """Write the checkpoint of a finished step, and delete old ones until `keep` are left.
 
-    Checkpoints that were made by time are deleted first, so that they never displace one that was due at its step. If the
-    process is killed at any time, the folder has either the complete new checkpoint or only older ones.
+    Checkpoints made because of the time that had passed are deleted before those that were due at their step. If the process is
+    killed, the folder has either the complete new checkpoint or only older ones.
 
     Args:
         folder: folder of the run's checkpoints.
@@ -229,16 +229,17 @@ def _made_by_time(path: Path) -> bool:
 
 
 def latest(folder: Path, made: Mapping[str, Any], steps: int, config: StepSettings | None = None) -> tuple[Path, State] | None:
-    """Return the newest intact checkpoint and its manifest; None if there is none. Damaged ones are renamed, with a warning.
+    """Return the newest intact checkpoint and its manifest; None if there is none.
 
-    A run that logged steps but has no checkpoint yet starts again, also with a warning.
+    Damaged checkpoints are renamed, with a warning. A warning also says if the run has logged steps but has no checkpoint, and
+    so starts again from the first step.
 
     Args:
         folder: folder of the run's checkpoints.
         made: see `made_with`.
         steps: number of steps of the run.
-        config: the present settings. With them, a checkpoint of a version of verigym that lacked a setting is taken, too, if
-            the setting has its default value.
+        config: the present settings. If they are given, a checkpoint may lack settings that its version of verigym did not
+            have yet, as long as these settings now have their default values.
 
     Raises:
         UsageError: the checkpoint, or the run without a checkpoint, was made with other settings; the checkpoint is beyond
@@ -311,10 +312,12 @@ def prepare(output: Path) -> None:
 
 @contextmanager
 def locked(output: Path, world: World = SOLO) -> Iterator[None]:
-    """Lock the folder `output` within this context, so that no second run writes to it; the main process holds the lock.
+    """Return a context in which the folder `output` is locked, so that no second run writes to it.
+
+    Only the main process takes the lock.
 
     Raises:
-        UsageError: another process is writing there.
+        UsageError: another process is writing to `output`.
     """
     with (output / ".lock").open("w") as file:
         try:

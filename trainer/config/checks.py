@@ -19,7 +19,7 @@ Rule = tuple[tuple[str, ...], Callable[[Any], bool], str]
 
 
 def engine_rules(fields: Container[str]) -> tuple[Rule, ...]:
-    """Return a rule for each engine setting in `fields`: it has an effect only with the engines whose entries list it."""
+    """Return a rule for each setting in `fields` that belongs to certain engines: with any other engine it has no effect."""
     rules: list[Rule] = []
     for setting in dict.fromkeys(setting for entry in ENGINES.values() for setting in entry.settings if setting in fields):
         takers = tuple(name for name, entry in ENGINES.items() if setting in entry.settings)
@@ -95,8 +95,8 @@ RUN_RULES: tuple[Rule, ...] = (
 def refuse_ineffective(config: BaseModel, rules: Sequence[Rule] = RUN_RULES) -> None:
     """Refuse a setting in `config` that has no effect.
 
-    A setting passes at its default value, and at the value that the preset gives it. So the config.json that a run writes,
-    which contains all settings, can be read again.
+    A setting at its default value, or at the value that the preset gives it, is never refused. This makes it possible to read
+    the config.json of a run, which contains all settings.
 
     Args:
         config: the settings of a run or a stage.

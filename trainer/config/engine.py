@@ -15,7 +15,10 @@ from verigym.trainer.config.frozen import Frozen
 
 @dataclass(frozen=True)
 class EngineEntry:
-    """One engine, as the configuration, the builder, the checks before a run and the documentation describe it."""
+    """The description of one sampling engine.
+
+    The configuration, the engine builder, the checks and the documentation read it.
+    """
 
     target: str
     """`module:Class`, imported when a run uses it. `Class.from_config(config, model, codec)` makes the engine."""

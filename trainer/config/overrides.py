@@ -31,7 +31,9 @@ def overriding(document: Document, overrides: Sequence[str]) -> Document:
 
 
 def apply_override(fields: dict[str, Any], override: str) -> Loc:
-    """Set one `key=value` in `fields`, in place, and return its path as keys and list positions.
+    """Set the field that `override`, a text `key=value`, names in `fields`; return the field's path as keys and list positions.
+
+    `fields` is changed in place.
 
     Raises:
         UsageError: there is no `=`, the value is not YAML or repeats a key, or the path does not exist.
@@ -103,10 +105,10 @@ def _within(source: Mapping[str, Any], path: Loc) -> Loc:
 
 @contextmanager
 def located(document: Document) -> Iterator[None]:
-    """Add file and line to a `UsageError` raised within this context if its message begins with a field or a source.
+    """Return a context that adds file and line to a `UsageError` whose message begins with a field or a source of `document`.
 
     Raises:
-        UsageError: the one raised inside, with the prefix.
+        UsageError: the error raised inside, with file and line before its message.
     """
     try:
         yield

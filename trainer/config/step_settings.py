@@ -25,7 +25,7 @@ class OptimizerSettings(Protocol):
 
 
 class StepSettings(OptimizerSettings, Protocol):
-    """The settings that checkpoints and logs read, beside those of the optimizer."""
+    """The settings that checkpoints and logs of a run or stage need, in addition to those of the optimizer."""
 
     @property
     def output(self) -> Path: ...  # noqa: D102

@@ -100,7 +100,7 @@ class UpdateFields(Frozen):
 
 
 class CriticFields(Frozen):
-    """Settings of the critic (PPO), whose values give the advantages with `advantage: gae`. Otherwise they have no effect."""
+    """Settings of the critic (PPO). They have an effect only with `advantage: gae`, which uses the critic's values."""
 
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     """With gae: 1 gives the return minus the critic's value, 0 the one-token TD error."""

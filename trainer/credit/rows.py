@@ -47,9 +47,9 @@ class Credit:
 
     @property
     def outcome_terms(self) -> tuple[Term, ...]:
-        """Return the summands whose steps are not credited by token.
+        """Return the components whose rewards count for the completion as a whole: those whose steps are not credited by token.
 
-        An environment without components is itself the only summand.
+        An environment without components counts as its own only component.
         """
         return tuple(term for term in self.terms if not term.steps or not term.part)
 
@@ -189,8 +189,8 @@ def training_rows(
         codec: decodes completions to find the tokens at which steps end.
         mask_truncated: if True, a truncated completion is left out of the loss; its reward still counts in its group.
         penalties_PG: subtracted from the rewards before advantages are taken, such as a KL.
-        ratio_to_sampler: if True, off-policy rows get the sampler's log-probabilities as the old ones, so that the loss
-            takes the ratio to the sampler. Leave it False if a correction already weighs every row by that ratio.
+        ratio_to_sampler: if True, the sampler's log-probabilities of an off-policy row become its old log-probabilities, so
+            that the loss uses the ratio to the sampler. Leave it False if a correction already weighs rows by that ratio.
     """
     if not groups:
         return []
@@ -251,7 +251,7 @@ def _advantages(
 
 
 def outcome_rewards(groups: Sequence[Group], terms: Sequence[Term]) -> torch.Tensor:
-    """Return rewards_PG, the sum of the rewards of `terms` alone, nan where unscored."""
+    """Return rewards_PG, in which the reward of a completion is the sum of the rewards of `terms`; nan where unscored."""
     rewards = [[weighted_sum(terms, score) for score in group.scores] for group in groups]
     rewards_PG = [[float("nan") if reward is None else reward for reward in row] for row in rewards]
     return torch.tensor(rewards_PG, dtype=torch.float64)
@@ -330,7 +330,7 @@ def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) ->
 
 
 def compares_prompts(credit: Credit) -> bool:
-    """Return True if a group of equal rewards can have nonzero advantages, because `credit` compares it with other prompts."""
+    """Return True if `credit` compares a group with other prompts, so that a group of equal rewards can have a gradient."""
     if credit.reward_weights:
         return False
     rewards_PG = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)

@@ -19,9 +19,10 @@ from verigym.trainer.rollout.collect import Group
 
 
 def tokens_until(codec: Codec, token_ids: Sequence[int], characters: int) -> int:
-    """Return how many of `token_ids` are needed to decode to `characters` characters; at least 1, at most all.
+    """Return the smallest number of the first tokens in `token_ids` that decode to at least `characters` characters.
 
-    The offsets of a tokenizer cannot be used, because tokenizing the text again may give other tokens than were sampled.
+    The number is at least 1 and at most `len(token_ids)`. The offsets of a tokenizer cannot be used, because tokenizing the
+    text again may give other tokens than were sampled.
     """
     counts = range(1, len(token_ids) + 1)
     index = bisect_left(counts, characters, key=lambda count: len(codec.decode(token_ids[:count])))
@@ -29,7 +30,7 @@ def tokens_until(codec: Codec, token_ids: Sequence[int], characters: int) -> int
 
 
 def part_steps(score: Score, part: str) -> list[StepScore]:
-    """Return the steps that the component `part` of a composed environment has scored."""
+    """Return the scored steps in `score` of the component named `part`, for a composed environment."""
     return [step for step in score.steps or () if step.part == part]
 
 
@@ -65,9 +66,9 @@ def steps_of(score: Score, term: Term, codec: Codec, done: Generated) -> tuple[l
 def credited_terms(group: Group, terms: Sequence[Term]) -> list[Term]:
     """Return the components whose steps are credited by token in this group.
 
-    For a composed environment these are all components that can score steps, even if they scored none in this group,
-    because the outcome must consist of the same components in every group. An environment without components is credited by
-    its reward if no verdict has steps.
+    For a composed environment, these are all components that can score steps, even if they scored none in this group: the
+    outcome must consist of the same components in every group. An environment without components is its own only component;
+    if no verdict in the group has steps, none is credited by token.
     """
     return [term for term in terms if term.steps and (term.part or any(score.steps for score in group.scores if score.scored))]
 
@@ -104,9 +105,9 @@ def token_advantages(
 def steps_differ(group: Group, term: Term) -> list[bool]:
     """Return, for each completion, True if the steps of `term` could give one of its tokens a nonzero advantage.
 
-    Nothing is decoded, so it is unknown which steps end within the same token and are merged into their smallest reward.
-    Merging never makes equal rewards different, but it can move the mean away from a completion's reward. So if any steps
-    of the group differ, the result is True for every completion.
+    The result is True for every completion with step rewards if any two step rewards of the group differ. It may be True too
+    often: completions are not decoded, so it is unknown which steps end within the same token and are merged into their
+    smallest reward.
     """
     rewards = [step_rewards(score, term) for score in group.scores]
     differ = len({reward for steps in rewards for reward in steps or ()}) > 1

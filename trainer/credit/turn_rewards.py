@@ -24,7 +24,7 @@ def earned_by_turns(groups: Sequence[Group]) -> torch.Tensor:
 
 
 def turn_advantages(group: Group, advantage_G: Sequence[float], scale: float) -> list[tuple[float, ...]] | None:
-    """Return an advantage for each token of each episode; None for a group without episodes.
+    """Return, for each episode of `group`, an advantage for each of its tokens; None if `group` has no episodes.
 
     Args:
         group: episodes with verdicts.

@@ -12,8 +12,8 @@ def share_rows(
 ) -> list[int]:
     """Return the numbers of the rows that this process runs, ascending. Each row goes to exactly one process.
 
-    Rows of one prompt stay together, because the prompt then runs once, unless they have many more tokens than an even
-    share. Bundles are assigned greedily, the largest first, to the process with the fewest tokens.
+    All rows of a prompt go to one process, so that the prompt runs only once. They are split if they have many more tokens than
+    an even share. The bundles of rows are assigned greedily, the largest first, to the process with the fewest tokens.
 
     Args:
         prompts: token ids of all rows' prompts.

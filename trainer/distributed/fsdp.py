@@ -54,7 +54,7 @@ def shard(model: Any, world: World, device: torch.device) -> None:
 
 
 def gather(model: Any) -> None:
-    """Give every process the full weights of `model` as they are now; after a change, `release` and gather again."""
+    """Give every process the full weights of `model`. They are a copy: after a change, call `release` and gather again."""
     for part in _parts(model):
         part.unshard()
 
@@ -67,10 +67,10 @@ def release(model: Any) -> None:
 
 @contextmanager
 def gathered(model: Any) -> Iterator[None]:
-    """Allow any number of forward passes of `model` within this context.
+    """Return a context in which any number of forward passes of `model` may run.
 
-    A model of `shard: full` runs in lock step with the other processes. Any other sharded model has its full weights
-    gathered within the context; if they were gathered before, they stay gathered afterwards.
+    With `shard: full`, the passes run in lock step with the other processes. Otherwise the full weights of a sharded model are
+    gathered for the context, and released at its end unless they were gathered before.
     """
     if lock_step_of(model) is not None:
         with lock_step_passes(model):
@@ -121,7 +121,7 @@ class ShardedPolicy:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Hold only this process's rows of the weights within this context, and gather the full weights after it."""
+        """Return a context in which each process holds only its own rows of the weights; its end gathers the full weights."""
         release(self.model)
         try:
             yield

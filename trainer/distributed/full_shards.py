@@ -39,7 +39,10 @@ PART_BYTES = 2**31
 
 
 class FullyShardedPolicy:
-    """A policy whose layers are gathered one at a time, in every pass; it has the same interface as `fsdp.ShardedPolicy`."""
+    """A policy whose weights are sharded at all times: each pass gathers the full weights of one layer after another.
+
+    It has the same interface as `fsdp.ShardedPolicy`.
+    """
 
     in_rows = True
 
@@ -53,7 +56,7 @@ class FullyShardedPolicy:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Do nothing: parameters are this process's rows outside of `gathered`."""
+        """Return a context that does nothing: outside of `gathered`, a process holds only its own rows anyway."""
         yield
 
     def reduce_gradients(self) -> None:
@@ -65,7 +68,9 @@ class FullyShardedPolicy:
 
 
 def repeated_layers(model: nn.Module) -> list[nn.Module]:
-    """Return the repeated blocks of `model`: the members of its module list whose class has the most parameters.
+    """Return the repeated blocks of `model`, such as its decoder layers.
+
+    These are the members of the module list whose class has the most parameters.
 
     Raises:
         UsageError: the model has no module list.
@@ -84,7 +89,7 @@ def repeated_layers(model: nn.Module) -> list[nn.Module]:
 
 
 def empty_model(path: str, dtype: torch.dtype) -> Any:
-    """Return the model of `path` with its buffers, and with parameters that have a shape but no memory."""
+    """Return the model at `path` without its weights: parameters have a shape but no memory, and buffers have their values."""
     config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False)
     with _parameters_on_meta():
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
@@ -113,15 +118,15 @@ def _parameters_on_meta() -> Iterator[None]:
 def load_sharded(
     path: str | Path, world: World, device: torch.device, *, trained: bool, wrap: Callable[[Any], Any] | None = None
 ) -> tuple[Any, Any]:
-    """Load a model, of which each process reads only its rows, and its tokenizer. Return both.
+    """Load a model in shards and return it with its tokenizer. Each process reads only its own rows of the weights.
 
     Args:
         path: directory of a model whose weights are safetensors.
         world: the processes.
         device: device of this process.
         trained: False for a reference, whose weights never get a gradient.
-        wrap: turns the model without memory into another, such as a critic with the decoder as `base_model`. Parameters that
-            it adds keep their values.
+        wrap: turns the model, whose parameters have no memory yet, into another model, such as a critic with the decoder as
+            `base_model`. Parameters that `wrap` adds keep their values.
 
     Raises:
         UsageError: there is no such directory, or its weights cannot be read in rows.
@@ -161,7 +166,7 @@ def load_sharded(
 def shard_fully(model: Any, world: World, device: torch.device) -> None:
     """Shard a model without memory into rows, and allocate memory for the rows of this process.
 
-    Parameters that have memory keep their values; the values of the others are undefined.
+    Parameters that already have memory keep their values; all other parameters have undefined values until they are loaded.
     """
     made = {name: parameter.detach().clone() for name, parameter in model.named_parameters() if not parameter.is_meta}
     mesh = init_device_mesh(device.type, (world.size,))
@@ -204,14 +209,14 @@ def _begin(model: Any) -> None:
 
 
 def lock_step_of(model: Any) -> LockStep | None:
-    """Return the lock step of `model` if it is fully sharded, else None."""
+    """Return the `LockStep` object of `model` if it is fully sharded, else None."""
     found: LockStep | None = getattr(model, "_lock_step", None)
     return found
 
 
 @contextmanager
 def gathered(model: Any) -> Iterator[None]:
-    """Allow any number of passes of the fully sharded `model` in this context, in lock step with other processes."""
+    """Return a context in which the fully sharded `model` may run any number of passes, in lock step with other processes."""
     lock_step = lock_step_of(model)
     assert lock_step is not None
     model.unshard()

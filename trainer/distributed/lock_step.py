@@ -22,10 +22,10 @@ DONE, FORWARD, TRAINING = 0, 1, 2
 
 
 class LockStep:
-    """Makes all processes run the same number and kind of passes of a sharded model.
+    """Makes all processes run the same number and kind of passes of a sharded model, which would otherwise hang.
 
-    Use: `with lock_step.open(): ...`. Within it each process may run any number of passes, or none. All processes must open
-    it in the same order.
+    Use it by `with lock_step.open(): ...`. Within this context, each process may run any number of passes, or none. All
+    processes must open such contexts in the same order.
     """
 
     def __init__(self, model: Any) -> None:
@@ -42,7 +42,10 @@ class LockStep:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Run in lock step within this context. At its end, wait for the last pass of the others, except after an error."""
+        """Return a context whose passes run in lock step; at its end, wait until all processes have run their last pass.
+
+        After an error, the end of the context does not wait.
+        """
         if self._active:
             raise RuntimeError("lock step is open already")
         self._active = True

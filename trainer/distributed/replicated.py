@@ -17,8 +17,8 @@ from verigym.trainer.models.lora import export_policy
 class ReplicatedPolicy:
     """A policy that every process holds in full and updates alike; it has the same interface as `fsdp.ShardedPolicy`.
 
-    All processes begin with the same weights and take the same optimizer steps, because each gets bit-identical gradients:
-    the sum over all processes.
+    All processes begin with the same weights. Each gets the sum of the gradients over all processes, bit by bit the same, so
+    all take the same optimizer steps.
     """
 
     in_rows = False

@@ -29,7 +29,10 @@ Rows = Callable[[int, int], torch.Tensor]
 
 
 def whole_model(start: Path | None) -> Path | None:
-    """Return the checkpoint `start` if a single process wrote it, else None; `restore` loads the weights of a sharded one."""
+    """Return `start` if it is a checkpoint that a single process wrote, whose full weights can be loaded like any model's.
+
+    Return None for a sharded checkpoint, whose weights `restore` loads, and if `start` is None.
+    """
     return None if start is None or (start / SHARDS).is_dir() else start
 
 
@@ -123,7 +126,7 @@ def load_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> N
 
 
 def load_whole_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
-    """Load this process's rows of an optimizer state that a single process saved.
+    """Load an optimizer state that a single process saved into `optimizer`; each process takes only its own rows.
 
     Args:
         saved: `optimizer.state_dict()` of an unsharded model.
@@ -158,7 +161,7 @@ def _like(parameter: torch.Tensor, files: list[Any], key: str) -> torch.Tensor:
 
 @torch.no_grad()
 def fill_rows(target: torch.Tensor, rows: Rows) -> None:
-    """Copy this process's rows into `target`; all rows if `target` is not sharded."""
+    """Copy into `target` this process's rows, which the function `rows` reads; all rows if `target` is not sharded."""
     own = own_rows(target)
     start = 0
     if isinstance(target, DTensor):
@@ -169,7 +172,7 @@ def fill_rows(target: torch.Tensor, rows: Rows) -> None:
 
 
 def rows_of_tensor(whole: Any) -> Rows:
-    """Return a function that reads rows of `whole`, a tensor or a slice of a safetensors file."""
+    """Return a function that reads a range of rows from `whole`, which is a tensor or a slice of a safetensors file."""
     return lambda start, stop: whole[start:stop]
 
 

@@ -9,7 +9,7 @@ LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 
 
 def launched(name: str) -> int | None:
-    """Return the integer value of the variable `name`, one of LAUNCHED; None without torchrun."""
+    """Return the integer that torchrun has set in the environment variable `name`, one of LAUNCHED; None without torchrun."""
     return int(os.environ[name]) if all(os.environ.get(variable) for variable in LAUNCHED) else None
 
 

@@ -64,7 +64,10 @@ class World:
         return values
 
     def merge(self, local: Sequence[Value], count: int) -> list[Value]:
-        """Return the values of all `count` items. `local` are the values that this process has computed for its `share`."""
+        """Collect from all processes the values of the `count` items of a list, and return them in order.
+
+        `local` are the values of the items that this process has computed, those of its `share`.
+        """
         parts = self.gather(list(local))
         return [parts[number % self.size][number // self.size] for number in range(count)]
 
@@ -99,7 +102,10 @@ class World:
         self.gather(None)
 
     def loading(self, device: torch.device) -> torch.device:
-        """Return the device to load a model on before `fsdp.shard`: the CPU if the model will be sharded, else `device`."""
+        """Return the device to load a model on before it is sharded.
+
+        This is the CPU if `fsdp.shard` will shard the model, else `device`.
+        """
         if self.size == 1:
             return device
         import torch

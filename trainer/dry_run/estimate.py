@@ -55,7 +55,7 @@ class RunEstimate:
     """Completions of one evaluation."""
 
     def step_s(self, tokens: Tokens) -> tuple[float, float]:
-        """Return the seconds of a step with `tokens`, as (generation with grading, update)."""
+        """Return the predicted seconds of a step with `tokens` as (generation with grading, update)."""
         generation = max(self.speed.generate(tokens), tokens.rounds * self.grading_s)
         return generation, self.speed.trained_token_s * tokens.trained(self.config)
 
@@ -71,9 +71,10 @@ class RunEstimate:
         return self.config.steps * step_s + evaluations(self.config) * self.evaluation_s(tokens)
 
     def overlap_gain(self, tokens: Tokens) -> float:
-        """Return the largest speed-up of a step by `overlap: one_step`, (g + u) / max(g, u) of generation g and update u.
+        """Return the largest factor by which `overlap: one_step` can speed up a step with `tokens`.
 
-        It is reached if generation and update do not slow each other down, as on different devices.
+        If generation takes g and the update u seconds, this is (g + u) / max(g, u). It is reached if the two do not slow each
+        other down, as on different devices.
         """
         return sum(self.step_s(tokens)) / max(self.step_s(tokens))
 
@@ -178,7 +179,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def free_disk_bytes(folder: Path) -> int:
-    """Return the free bytes of the disk that holds `folder`, or that will hold it once it is made."""
+    """Return the free bytes of the disk that `folder` is on, or would be on if it does not exist yet."""
     place = folder.absolute()
     while not place.exists():
         place = place.parent
@@ -218,7 +219,7 @@ def format_bytes(size: float) -> str:
 
 
 def purposes(needs: Memory) -> dict[str, int]:
-    """Return the bytes in the device's memory for each purpose, which is given in words."""
+    """Return how many bytes of the device's memory `needs` counts for each purpose, by the purpose's description in words."""
     return {
         "weights": needs.weights,
         "gradients": needs.gradients,
@@ -272,7 +273,7 @@ def tables(estimate: RunEstimate) -> tuple[Table, Table]:
 
 
 def figures(estimate: RunEstimate) -> dict[str, Any]:
-    """Return the numbers of `tables` as data, in bytes and seconds."""
+    """Return the numbers that `tables` shows as a dictionary, in bytes and seconds."""
 
     def work(tokens: Tokens) -> dict[str, float]:
         generation_s, update_s = estimate.step_s(tokens)

@@ -66,18 +66,21 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        """Return the most bytes held at a time: generation and update take turns, unless the run overlaps them."""
+        """Return the most bytes held at a time.
+
+        Generation and update are not in memory together, unless the run overlaps them.
+        """
         generation, update = self.kv_cache + self.sampling, self.activations + self.logits
         return self.standing + (generation + update if self.overlapped else max(generation, update))
 
 
 def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chunk_tokens: int) -> Memory:
-    """Return the memory of a run.
+    """Return upper bounds of the memory that a run needs.
 
-    Weights, gradients and moments are fp32, the critic's too; moments under adamw_8bit have 8 bits. Under bf16 the forward
-    pass also holds a bfloat16 copy of the weights. With adapters, only the adapters have gradients and moments. The
-    reference is then the policy without adapters; if the reference is replaced during the run, it is a second set of
-    adapters. The merged copy that is exported at the end is not counted.
+    Weights, gradients and moments are fp32, also those of the critic; moments under adamw_8bit have 8 bits. Under bf16 the
+    forward pass also holds a bfloat16 copy of the weights. With adapters, only the adapters have gradients and moments. The
+    reference model is then the policy without adapters, or a second set of adapters if the reference is replaced during the
+    run. The merged copy that is exported at the end is not counted.
 
     Args:
         shape: the model.
@@ -130,7 +133,10 @@ def base_bytes(shape: ModelShape, config: TrainConfig) -> int:
 
 
 def moment_bytes(tensors: Sequence[int], optimizer: str) -> int:
-    """Return the bytes of both moments for tensors of the sizes `tensors`; see `optimizers.build_optimizer` for 8 bits."""
+    """Return the bytes that both of Adam's moments need for tensors with the numbers of elements `tensors`.
+
+    See `optimizers.build_optimizer` for the moments in 8 bits.
+    """
     if optimizer == "adamw":
         return 8 * sum(tensors)
     return sum(8 * size if size < 4096 else 2 * (size + 4 * -(-size // 256)) for size in tensors)
@@ -142,7 +148,10 @@ def longest(shape: ModelShape, config: TrainConfig) -> int:
 
 
 def shares_prompts(config: TrainConfig) -> bool:
-    """Return True if an update runs a prompt once for its group. A model that does not allow this costs more than estimated."""
+    """Return True if an update runs a prompt once for all completions of its group.
+
+    Only the settings are considered: a model that does not allow this costs more than estimated.
+    """
     return config.shared_prefix and not config.gradient_checkpointing
 
 
@@ -157,15 +166,18 @@ class Tokens:
     """Of generation: more than one if groups are drawn until they have a signal."""
 
     def trained(self, config: TrainConfig) -> float:
-        """Return the tokens that an update runs through: a shared prompt counts once, otherwise once per completion."""
+        """Return the number of tokens that an update runs through the model.
+
+        A prompt counts once for its group if the update shares prompts, otherwise once per completion.
+        """
         return self.prompts * (1 if shares_prompts(config) else config.group_size) + self.completions
 
 
 def mean_length(observed: Sequence[int], cut: Sequence[bool], most: int) -> float:
-    """Return the expected length of a completion, in tokens, from a few measured under a lower token limit.
+    """Estimate the mean length of a completion, in tokens, from a few that were measured under a lower token limit.
 
-    If some were cut off, lengths are modelled as exponential, with the mean (all tokens) / (number of completions that
-    ended), and cut at `most`. If none ended, the result is `most`.
+    If some of these were cut off, the lengths are modelled by an exponential distribution that is cut at `most`; before the
+    cut, its mean is (all tokens) / (number of completions that ended). If none ended, the result is `most`.
 
     Args:
         observed: measured lengths in tokens.
@@ -183,7 +195,10 @@ def mean_length(observed: Sequence[int], cut: Sequence[bool], most: int) -> floa
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds per token, as measured on one step; batches of another size may be somewhat quicker or slower."""
+    """The speed of generation and update in seconds per token, measured on one step.
+
+    Batches of another size may be somewhat faster or slower.
+    """
 
     prompt_token_s: float
     """Prefill."""

@@ -145,8 +145,8 @@ def _prompt_tokens(run: Run, sources: Sequence[Source]) -> float:
 class SavedBytes:
     """Autograd hooks that count the bytes kept for the backward pass.
 
-    The models' own weights do not count, and neither do tensors with the shape of a weight: autocast's copies and gradients
-    of weights do not grow with the number of tokens, and in a large model they exceed the activations of a few tokens.
+    Weights do not count, nor does any tensor with the shape of a weight. Such tensors are autocast's copies and gradients of
+    weights: they do not grow with the number of tokens, and in a large model they exceed the activations of a few tokens.
     """
 
     def __init__(self, *models: Any) -> None:

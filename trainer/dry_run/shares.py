@@ -17,7 +17,7 @@ LAYERS_HELD = 2
 
 
 def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Memory:
-    """Return the memory of the process that holds the most. Activations are not included, because they must be measured.
+    """Return the memory of the process that needs the most, without activations, which can only be measured.
 
     Args:
         shape: the model.

@@ -48,7 +48,7 @@ def price(
     count: Callable[[Prompt], int] | None = None,
     on_source: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[SourcePrice]:
-    """Measure each source of a run and return one result per source.
+    """Measure the lengths of prompts and the time of verdicts for each source of a run; return one result per source.
 
     Args:
         config: the run.

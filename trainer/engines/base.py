@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 @dataclass(frozen=True)
 class Thought:
-    """The reasoning of a completion under a token budget; see `evaluation.thinking`."""
+    """The reasoning part of a completion that was sampled under a token budget; see `evaluation.thinking`."""
 
     tokens: int
     """Tokens sampled before the closing tag."""
@@ -67,20 +67,23 @@ empty answer means that none will come."""
 
 
 class Engine(Protocol):
-    """Samples completions from the policy as it was at the last call of `sync`."""
+    """Interface of the engines, which sample completions from the policy. They use the weights of the last call of `sync`."""
 
     @property
     def positions(self) -> int | None:
-        """Return the most tokens of a prompt with its completion; None if only the model limits them.
+        """Return the largest number of tokens of a prompt with its completion; None if the engine has no limit of its own.
 
-        It is known after `sync`.
+        The number is known only after `sync`.
         """
 
     def sync(self) -> None:
-        """Load the policy's weights. Called once at the start, and before sampling whenever they may have changed."""
+        """Load the policy's weights.
+
+        This is called once at the start, and before sampling whenever the weights may have changed.
+        """
 
     def rest(self) -> None:
-        """Release memory until the next `sync`. Called before the policy is updated."""
+        """Release memory until the next `sync`. This is called before the policy is updated."""
 
     def generate(
         self,
@@ -109,7 +112,10 @@ class Engine(Protocol):
 
 
 class EpisodeEngine(Engine, Protocol):
-    """An engine that knows which requests are turns of one episode. Other engines sample each turn as an independent prompt."""
+    """Interface of the engines that know which requests are turns of the same episode, and so can reuse earlier computation.
+
+    Other engines sample each turn as an independent prompt.
+    """
 
     def play(
         self,
@@ -122,7 +128,8 @@ class EpisodeEngine(Engine, Protocol):
         """Sample a completion for each of `requests`, and for requests that arrive while these are sampled.
 
         Args:
-            requests: the prompt of an episode's later turn begins with all tokens of its turns so far.
+            requests: the completions to sample. In a request for a later turn of an episode, the prompt begins with all tokens
+                of the earlier turns.
             temperature: 0 samples greedily.
             on_finished: called once for every completion with its place, from the calling thread.
             arrivals: see `Arrivals`; None if no further requests arrive.
@@ -133,13 +140,19 @@ class EpisodeEngine(Engine, Protocol):
 
 
 class FreeEngine(EpisodeEngine, Protocol):
-    """An engine that takes new weights while it samples; its completions have a `policy_step`."""
+    """Interface of the engines that can load new weights while they sample.
+
+    Their completions have a `policy_step`, the number of updates of the policy that sampled them.
+    """
 
     def publish(self, step: int) -> None:
-        """Begin to load the policy's weights, which have had `step` updates, and return while sampling continues."""
+        """Begin to load the policy's present weights, and return while sampling continues.
+
+        `step` is the number of updates so far.
+        """
 
     def settle(self) -> None:
-        """Wait until every completion that is sampled next uses the newest weights."""
+        """Wait until the newest weights are loaded, so that every completion from now on is sampled with them."""
 
 
 def engine_metrics(engine: Engine) -> dict[str, float]:
@@ -151,7 +164,7 @@ def engine_metrics(engine: Engine) -> dict[str, float]:
 def requests_of(
     prompts: Sequence[Sequence[int]], row_keys: Sequence[Sequence[tuple[object, ...]]], max_new_tokens: int
 ) -> list[Request]:
-    """Return one request per completion that `Engine.generate` is asked for with these arguments, in order."""
+    """Return the requests for `EpisodeEngine.play` that stand for these arguments of `Engine.generate`: one per completion."""
     return [
         Request((p, g), prompt, key, max_new_tokens)
         for p, (prompt, keys) in enumerate(zip(prompts, row_keys, strict=True))
@@ -167,7 +180,7 @@ def generate_by_play(
     temperature: float,
     on_finished: OnFinished,
 ) -> list[list[Generated]]:
-    """Return the result of `Engine.generate`, computed with `engine.play`."""
+    """Do what `Engine.generate` does by calling `engine.play`, and return the completions of each prompt."""
     done: dict[tuple[int, int], Generated] = {}
 
     def finished(p: int, g: int, generated: Generated) -> None:

@@ -20,7 +20,10 @@ from verigym.trainer.rng import keyed_uniforms
 
 
 class TransformersEngine:
-    """Samples from the trained model itself with transformers' `generate`. It is slow, and checks our own decoding."""
+    """Engine that samples from the trained model itself with transformers' `generate`.
+
+    It is slow; its purpose is to check verigym's own decoding.
+    """
 
     def __init__(self, model: Any, codec: Codec, *, rows_at_a_time: int, dtype: str) -> None:
         """Make an engine that samples from `model`.

@@ -9,10 +9,10 @@ import torch
 
 
 class Snapshot:
-    """A copy of the policy, taken by `take`, so that the policy can be updated while completions are sampled from the copy.
+    """Copy of the policy to sample from while the policy itself is updated; `take` copies the present weights.
 
     Args:
-        policy: the model that is trained. Weights that are not trained, such as the base of an adapter, are shared.
+        policy: the model that is trained. Weights that are not trained, such as the base of an adapter, are shared, not copied.
     """
 
     def __init__(self, policy: Any) -> None:

@@ -31,7 +31,7 @@ EVAL_RULES: tuple[Rule, ...] = (
 
 
 class PickerConfig(Frozen):
-    """Settings of a picker: an environment that ranks samples by its reward, without the reference answer, such as a PRM."""
+    """Settings of a picker: an environment, such as a PRM, whose reward ranks samples and needs no reference answer."""
 
     environment: str
     """Registry name, such as process, reward_model or judge."""
@@ -40,7 +40,7 @@ class PickerConfig(Frozen):
 
 
 class EvalConfig(SamplerFields, EpisodeFields):
-    """An evaluation: one or more models answer held-out prompts of each source, with k samples per prompt."""
+    """Settings of an evaluation, in which models answer held-out prompts of each source, with k samples per prompt."""
 
     models: Mapping[str, str] = Field(min_length=1)
     """By name in the tables: a local directory or hub id. The other models are compared with the first."""
@@ -75,7 +75,7 @@ class EvalConfig(SamplerFields, EpisodeFields):
 
     @property
     def sampling_temperature(self) -> float:
-        """Return the sampling temperature, or its default if it is not set."""
+        """Return the sampling temperature from the settings, or its default if they set none."""
         return self.temperature if self.temperature is not None else float(self.samples > 1)
 
     def thinking_rules(self, budget: int) -> ThinkingRules:

@@ -34,7 +34,7 @@ class ContaminatedPrompt:
 
 
 def words(text: str) -> list[str]:
-    """Return the normalised words of `text` that n-grams are made of."""
+    """Return the normalised words of `text`, in order, from which its n-grams are made."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
@@ -46,7 +46,7 @@ def ngrams(text: str, n: int = NGRAM) -> set[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class OwnText:
-    """The text of a task itself, without the words that a data set's description or a template adds."""
+    """The text of a task alone, without the words that every prompt of its source has from a template or description."""
 
     whole: str
     """The question, searched for as a whole if no run has n words."""
@@ -68,7 +68,7 @@ def contaminated(
 ) -> list[ContaminatedPrompt]:
     """Return the prompts that share an n-gram with a training text, in order.
 
-    Training texts are read once and not kept, so memory depends on the prompts alone.
+    Training texts are read once and not stored, so the memory needed depends on the prompts alone.
 
     Args:
         prompts: the own texts of evaluation prompts.

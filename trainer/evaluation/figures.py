@@ -74,10 +74,10 @@ def best_of(one: ScoredSamples, picked: Sequence[float], k: int) -> float:
 
 
 def weighted_majority(one: ScoredSamples, weights: Sequence[float], k: int) -> float:
-    """Return the accuracy of weighted voting: the correctness of the answer with the largest sum of weights among k samples.
+    """Return the expected accuracy of weighted voting among k samples: the answer with the largest sum of weights is chosen.
 
-    See Math-Shepherd, arXiv 2312.08935, section 4.3. It is computed as `majority_at_k`, with `weights`, the picker's scores,
-    as the weights of the votes. A weight below 0 counts as 0; if all weights are 0, the result is 0.
+    See Math-Shepherd, arXiv 2312.08935, section 4.3. `weights` are a picker's scores of the samples. A weight below 0 counts as
+    0; if all weights are 0, the result is 0. The computation is that of `majority_at_k` with weighted votes.
 
     Raises:
         ValueError: the numbers do not fit.
@@ -113,8 +113,8 @@ def mean_interval(
 
     Args:
         values: one value per prompt.
-        key: names the random stream; equal keys and values give equal intervals. Models that answered the same prompts are
-            resampled alike, so the interval of their differences is a paired one.
+        key: seeds the random draws. With equal keys, models that answered the same prompts are resampled alike, so the
+            interval of the differences between them is a paired one.
         level: share of the resampled means that lie inside the interval.
         draws: number of resamples.
 

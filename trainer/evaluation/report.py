@@ -39,8 +39,8 @@ Figure = dict[str, float | int | None]
 def figures(found: Sequence[PromptSamples], picked: Picked, k: int, level: float = 0.95) -> dict[str, Any]:
     """Return figures with intervals and curves, by source and for all sources together.
 
-    Means are over prompts. A figure of j samples leaves out prompts that have fewer than j scored samples, and contains the
-    number of prompts that are left.
+    Means are over prompts. A figure of j samples, such as pass@j, leaves out prompts with fewer than j scored samples, and
+    states the number of prompts that remain.
 
     Args:
         found: prompts with samples.
@@ -121,7 +121,10 @@ def _figure(values: Sequence[float | None], level: float) -> Figure:
 
 
 def budget_label(model: str, budget: int) -> str:
-    """Return the name, in the tables, of `model` with a thinking budget. It contains an @, which no model's own name does."""
+    """Return the name under which tables show `model` with the thinking budget `budget`.
+
+    The name contains an @, which no model's own name does.
+    """
     return f"{model}@{budget}"
 
 
@@ -154,9 +157,7 @@ def _budget(budget: int, found: Sequence[PromptSamples], level: float) -> dict[s
 
 
 def unscored(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any]]:
-    """Return an entry for each model and source with unscored samples.
-
-    It holds their number, the number of all samples, and the first cause.
+    """Return, for each model and source with unscored samples, their number, the number of all samples and the first cause.
 
     Args:
         found: samples by model.
@@ -221,9 +222,9 @@ def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
 
 
 def compare(first: Sequence[PromptSamples], other: Sequence[PromptSamples], level: float = 0.95) -> dict[str, Any]:
-    """Compare the model of `other` with that of `first` on the same prompts.
+    """Compare two models by their samples on the same prompts: `first` is the baseline, `other` the model to compare with it.
 
-    Return the difference of avg@k with a paired interval, and the growth in length.
+    Return the difference of avg@k, `other` minus `first`, with a paired interval, and the growth in length.
     """
     mine = {(one.source, one.prompt_key): one for one in first}
     pairs = [(mine[one.source, one.prompt_key], one) for one in other if (one.source, one.prompt_key) in mine]
@@ -244,7 +245,7 @@ def shown(figure: Mapping[str, Any], digits: int = 3) -> str:
 
 
 def gain(figure: Mapping[str, Any]) -> str:
-    """Return a difference as text with its sign, such as `+0.062 [-0.010, +0.130]`, or a dash if it has no value."""
+    """Return the difference `figure` as text with its sign, such as `+0.062 [-0.010, +0.130]`, or a dash if it has no value."""
     if figure["value"] is None:
         return "-"
     if figure["low"] is None:

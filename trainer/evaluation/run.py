@@ -260,7 +260,7 @@ def _picked(
 
 
 def picked_rewards(path: Path) -> list[list[float | None]]:
-    """Return the picker's rewards from the file `path`, for each prompt a list in the order of the samples' file.
+    """Read a picker's rewards from the file `path`: for each prompt, a list in the order of the samples in the samples' file.
 
     A reward is None if the picker failed.
     """

@@ -47,7 +47,9 @@ def held_out(config: SourceConfig, prompts: int) -> Source:
 
 
 def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
-    """Return the own text of each held-out prompt: the question of a row, or the whole prompt of a generated task.
+    """Return the own text of each held-out prompt of `source`, in order, for the search for contamination.
+
+    This is the question of a data set's row, or the whole prompt of a generated task.
 
     Args:
         config: the source.

@@ -20,7 +20,7 @@ from verigym.trainer.models.codec import Codec
 
 @dataclass(frozen=True)
 class ThinkingRules:
-    """Bounds on the length of the thinking, and the texts that enforce them."""
+    """A budget for the thinking before the answer: bounds on its length, and the texts that are inserted to enforce them."""
 
     budget: int
     """Most sampled tokens of thought; from 0."""
@@ -78,7 +78,10 @@ class _Row:
 
 
 class ThinkingEngine:
-    """An engine whose completions think within a budget; `max_new_tokens` then limits the answer alone."""
+    """Engine that wraps another one and limits the thinking of each completion to a budget of tokens.
+
+    `max_new_tokens` then limits the answer alone.
+    """
 
     def __init__(self, engine: Engine, codec: Codec, rules: ThinkingRules, positions: int | None = None) -> None:
         """Make an engine that samples through `engine`.
@@ -102,7 +105,7 @@ class ThinkingEngine:
         self.engine.rest()
 
     def close(self) -> None:
-        """Do nothing: the inner engine stays open, because other budgets use it."""
+        """Do nothing. The wrapped engine stays open, because it is also used with other thinking budgets."""
 
     def generate(
         self,
@@ -115,7 +118,8 @@ class ThinkingEngine:
     ) -> list[list[Generated]]:
         """Sample completions; see `Engine.generate`.
 
-        The first piece of a row has the row's own key, so the thinking begins alike under different budgets.
+        A completion is sampled in pieces. The first piece is sampled with the row's own key, so a row's thinking begins in the
+        same way under different budgets.
 
         Raises:
             UsageError: the longest prompt leaves no room for thinking and answer.
@@ -234,6 +238,6 @@ class ThinkingEngine:
 
 
 def most_tokens(rules: ThinkingRules, codec: Codec, max_new_tokens: int) -> int:
-    """Return the most tokens of a completion, including the tokens that `rules` insert."""
+    """Return the largest number of tokens that a completion can have, including the tokens that `rules` insert."""
     put_in = len(codec.encode_text(rules.forced)) + rules.waits * len(codec.encode_text(rules.wait))
     return rules.budget + put_in + max_new_tokens

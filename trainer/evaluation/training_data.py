@@ -22,7 +22,7 @@ def is_file(name: str) -> bool:
 
 
 def refuse_missing(names: Sequence[str]) -> None:
-    """Check that the files among `names` exist, and that all other names are `NAME:SPLIT`; nothing is opened.
+    """Check that each name is either an existing file or has the form `NAME:SPLIT` of a data set; nothing is opened.
 
     Raises:
         UsageError: names the entry that fails.
@@ -38,7 +38,7 @@ def refuse_missing(names: Sequence[str]) -> None:
 
 
 def refuse_unreadable(names: Sequence[str], data_dirs: Mapping[str, Path | None] = {}) -> None:
-    """Read all files and open all data sets of `names` once, so that an error shows before hours of sampling.
+    """Read all files and open all data sets of `names` once, so that errors are found before the hours of sampling.
 
     Raises:
         UsageError: as `training_texts`.

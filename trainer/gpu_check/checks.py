@@ -49,13 +49,16 @@ def require(holds: bool, otherwise: str) -> None:
 
 
 def mismatch(done: Ran) -> float:
-    """Return the largest mean difference, over the steps, of the sampler's and the learner's log-probabilities, in nats."""
+    """Return the difference between the sampler's and the learner's log-probabilities in nats.
+
+    It is the mean over a step's tokens, and the largest such mean of the steps in `done`.
+    """
     # A step whose rewards are all equal has none.
     return max(float(row["logprob_mismatch"]) for row in done.rows if "logprob_mismatch" in row)
 
 
 def rates(place: Path, device: str) -> Figures:
-    """Measure the device's own copy and matmul rates, for comparison with the other checks' figures."""
+    """Measure how fast the device copies memory and multiplies matrices, for comparison with the other checks' figures."""
     where = torch.device(device)
     return {
         "copy_gb_s": speed.copy_rate(where) / 1e9,
@@ -67,9 +70,10 @@ def rates(place: Path, device: str) -> Figures:
 def compared(
     place: Path, device: str, configurations: Mapping[str, Mapping[str, Any]] = CONFIGURATIONS, **more: Any
 ) -> Figures:
-    """Run each configuration on the CPU and on the device. The first step must be the same; later differences are reported.
+    """Check that runs on the device compute the same as on the CPU, with each of `configurations`.
 
-    From the second step on, a gradient near zero may have the other sign, and Adam turns it into a step of full size.
+    The first step must be the same. Later differences are only reported: a gradient near zero may have the other sign, and Adam
+    turns it into a step of full size.
     """
     model = write_model(place / "model")
     off: dict[str, str] = {}
@@ -92,7 +96,7 @@ def compared(
 
 
 def learns(place: Path, device: str) -> Figures:
-    """Train for 30 steps in bf16, after which the reward must be at least twice that of the first step."""
+    """Check that training in bf16 learns: after 30 steps the reward must be at least twice that of the first step."""
     done = run(write_model(place / "model"), place / "run", device=device, dtype="bf16", steps=30, group_size=8, **KEEP_SAMPLED)
     first, last = done.rows[0]["reward"], done.rows[-1]["reward"]
     gap = mismatch(done)
@@ -104,9 +108,9 @@ def learns(place: Path, device: str) -> Figures:
 
 
 def graphs(place: Path, device: str) -> Figures:
-    """Sample with CUDA graphs, without them, and with transformers' generate.
+    """Check that sampling with CUDA graphs, without them, and with transformers' `generate` gives the same tokens in fp32.
 
-    All three must give the same tokens in fp32, and graphs must have been captured.
+    It is also checked that graphs were captured.
     """
     model = write_model(place / "model")
     made: list[object] = []
@@ -139,9 +143,9 @@ def graphs(place: Path, device: str) -> Figures:
 
 
 def resumed(place: Path, device: str) -> Figures:
-    """Run 4 steps twice without a break, and once in two halves, of which the second resumes the first.
+    """Check that a resumed run is as near to an uninterrupted run as a repetition of the latter is.
 
-    The resumed run must be as near to the uninterrupted one as a repetition is.
+    Two runs of 4 steps have no break; a third one is stopped after 2 steps and resumed.
     """
     model = write_model(place / "model")
     fields: dict[str, Any] = {"device": device, "checkpoint_every": 1, "steps": 4}
@@ -162,7 +166,7 @@ def distance(one: Ran, other: Ran) -> float:
 
 
 def overlapped(place: Path, device: str) -> Figures:
-    """Sample ahead in a thread, with graphs, while the policy is updated. The results must be as on the CPU."""
+    """Check that sampling ahead in a thread, with graphs, while the policy is updated gives the same results as on the CPU."""
     return compared(place, device, {"one_step": {"overlap": "one_step", "steps": 4}})
 
 
@@ -180,7 +184,10 @@ def eight_bits(place: Path, device: str) -> Figures:
 
 
 def liger(place: Path, device: str) -> Figures:
-    """Train with Liger's kernels. They must be in the model, and the figures of the first step must be as without them."""
+    """Check that training with Liger's kernels gives the same figures in the first step as training without them.
+
+    The kernels must be in the model.
+    """
     from verigym.trainer.models.liger import use_liger
     from verigym.trainer.models.loading import load_model
 
@@ -202,13 +209,13 @@ def liger(place: Path, device: str) -> Figures:
 
 
 def liger_modules(model: torch.nn.Module) -> int:
-    """Return how many modules of `model` have a function of Liger's bound to them."""
+    """Return the number of modules in `model` whose functions Liger has replaced by its own."""
     functions = (getattr(module.forward, "__func__", module.forward) for module in model.modules())
     return sum(str(getattr(function, "__module__", "")).startswith("liger_kernel") for function in functions)
 
 
 def stages(place: Path, device: str) -> Figures:
-    """Train by SFT, a reward model and a process reward model. The first updates must be as on the CPU."""
+    """Check that SFT, a reward model and a process reward model have the same first updates on the device as on the CPU."""
     from verigym.trainer.gpu_check.stages import first_updates
 
     found = first_updates(place, device)
@@ -218,7 +225,10 @@ def stages(place: Path, device: str) -> Figures:
 
 
 def sampling(place: Path, device: str) -> Figures:
-    """Measure sampling with half a billion parameters in bf16, with and without graphs: 64 completions of 256 tokens."""
+    """Measure the speed of sampling with and without CUDA graphs: 64 completions of 256 tokens.
+
+    The model has half a billion parameters in bf16.
+    """
     from verigym.trainer.engines.native.engine import NativeEngine
     from verigym.trainer.models.codec import Codec
     from verigym.trainer.models.loading import load_model
@@ -250,7 +260,7 @@ def tokens_a_second(engine: Any, prompts: Sequence[Sequence[int]], device: torch
 
 
 def whole_steps(place: Path, device: str) -> Figures:
-    """Train half a billion parameters in bf16 for 4 steps, and compare the memory with the estimate of `--dry-run`."""
+    """Train half a billion parameters in bf16 for 4 steps, and compare the memory in use with the estimate of `--dry-run`."""
     from verigym.trainer.dry_run.estimate import estimate_run
     from verigym.trainer.loop import train
 
@@ -270,9 +280,9 @@ def whole_steps(place: Path, device: str) -> Figures:
 
 
 def several(place: Path, device: str) -> Figures:
-    """Train with two processes over NCCL and sharded weights.
+    """Check that two processes over NCCL with sharded weights have the same first step as a single process.
 
-    The texts and figures of the first step must be those of a single process.
+    The texts and the figures of the step are compared.
     """
     model = write_model(place / "model")
     alone = run(model, place / "alone", device=device, cuda_graphs=False)
@@ -288,9 +298,9 @@ def several(place: Path, device: str) -> Figures:
 
 
 def vllm(place: Path, device: str) -> Figures:
-    """Sample with vLLM in this process, asleep during updates.
+    """Check vLLM in this process, with its memory released during updates.
 
-    Its log-probabilities must stay equal to the learner's after updates.
+    Its log-probabilities must stay equal to the learner's after updates of the weights.
     """
     model = write_model(place / "model", hidden_size=256, intermediate_size=512)
     fields: dict[str, Any] = {"device": device, "learning_rate": 1e-3, "steps": 4, "max_new_tokens": 64}

@@ -89,7 +89,7 @@ def _last_document(out: str) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """Return the report's description of the machine: device names, memory and versions, and nothing about its user.
 
-    torch is asked in another process, so that this one keeps no memory on a GPU.
+    Another process asks torch for this, so that this process holds no memory on a GPU.
     """
     code = (
         "import json, torch; p = torch.cuda.get_device_properties(0) if torch.cuda.is_available() else None; "

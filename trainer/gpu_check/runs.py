@@ -48,7 +48,7 @@ def run(model: Path, output: Path, **more: Any) -> Ran:
 
 @contextmanager
 def overheard() -> Iterator[list[str]]:
-    """Yield a list that collects the messages of the trainer's log within this context."""
+    """Return a context that yields a list, to which the messages of the trainer's log are added as they come."""
     logger = logging.getLogger("verigym.trainer")
     said: list[str] = []
     handler = logging.Handler()
@@ -64,7 +64,10 @@ def overheard() -> Iterator[list[str]]:
 
 
 def differences(row: Mapping[str, Any], other: Mapping[str, Any], figures: Sequence[str] = FIGURES) -> dict[str, float]:
-    """Return the difference of each figure of two steps in units of `TOLERANCE`; infinite if one step lacks the figure."""
+    """Return how much the figures of the steps `row` and `other` differ, by name, in units of `TOLERANCE`.
+
+    The difference is infinite if one step lacks the figure.
+    """
     found: dict[str, float] = {}
     for name in figures:
         if name in row or name in other:
@@ -75,6 +78,6 @@ def differences(row: Mapping[str, Any], other: Mapping[str, Any], figures: Seque
 
 
 def share_equal(texts: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> float:
-    """Return the share of completions that are the same in `texts` and `others`, the completions of two runs."""
+    """Compare the completions of two runs, `texts` and `others`; return the share of completions that are the same in both."""
     pairs = [pair for mine, theirs in zip(texts, others, strict=True) for pair in zip(mine, theirs, strict=True)]
     return sum(one == two for one, two in pairs) / len(pairs)

@@ -28,7 +28,7 @@ QUICK: Mapping[str, Any] = {
 
 
 def first_updates(place: Path, device: str) -> dict[str, dict[str, float]]:
-    """Train each stage on the CPU and on `device`, and return how much its first updates differ.
+    """Train each stage on the CPU and on `device`, and return, by stage, how much the figures of the first updates differ.
 
     The unit of the differences is `runs.TOLERANCE`.
     """

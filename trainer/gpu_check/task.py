@@ -13,7 +13,7 @@ RIGHT_FROM = 0.9
 
 
 class Nothing(Reference):
-    """A reference without fields, because the reward depends on the text alone."""
+    """The reference of `DigitShare`'s tasks. It has no fields, because the reward depends on the text alone."""
 
 
 class DigitShare(BaseEnvironment[Nothing, Options]):

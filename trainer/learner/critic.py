@@ -45,9 +45,10 @@ CRITIC = "critic"
 
 
 class ValueModel(torch.nn.Module):
-    """A language model's decoder with a value head. `trainer.logprobs` runs it like a policy.
+    """The critic's network: a language model's decoder with a value head in place of the output layer.
 
-    Where a policy gives a token's log-probability, this model gives the value of the state before the token.
+    Functions of `trainer.logprobs` run it like a policy. Where a policy gives the log-probability of a token, this model gives
+    the value of the state before the token.
     """
 
     def __init__(self, base_model: Any, seed: int) -> None:
@@ -68,7 +69,10 @@ class ValueModel(torch.nn.Module):
         self.value_head.to("cpu" if place.type == "meta" else place, base_model.dtype)
 
     def forward(self, input_ids: torch.Tensor, **how: Any) -> CausalLMOutput:
-        """Return the values in the place of logits. FSDP's own passes call this; updates do not."""
+        """Return the values of the tokens in the field `logits` of the output.
+
+        Only FSDP's own passes call this; updates use the functions of `trainer.logprobs`.
+        """
         return CausalLMOutput(logits=self.value_head(self.base_model(input_ids=input_ids, **how).last_hidden_state))
 
     @property
@@ -122,7 +126,10 @@ class Critic:
         restore_optimizer(saved["optimizer"], self.model, self.optimizer)
 
     def save(self, folder: Path) -> None:
-        """Write model and optimizer to `critic.pt` in `folder`; with several processes, each writes its rows below `critic`."""
+        """Write model and optimizer to the file `critic.pt` in `folder`.
+
+        With several processes, each writes its own rows to files in the subfolder `critic` instead.
+        """
         if self.sharded.in_rows:
             (folder / CRITIC).mkdir(exist_ok=True)
             save_shards(folder / CRITIC, self.model, self.optimizer, self.world)
@@ -134,9 +141,9 @@ class Critic:
     ) -> tuple[list[list[TrainingRow]], dict[str, float]]:
         """Return the rows with an advantage, a value and a return for each token, and metrics of the values.
 
-        On input, a row's `advantage` is its reward, which is given to the last token that the policy sampled. Rows that are not
-        trained on get 0 and are left out of the means. If several rows are trained on, `reward_spread` is the largest reward
-        minus the smallest.
+        In the rows that are passed in, `advantage` is the reward. It counts as the reward of the last token that the policy
+        sampled. Rows that are not trained on get 0 and are left out of the means of the metrics. If several rows are trained
+        on, the metric `reward_spread` is the largest reward minus the smallest.
 
         Args:
             rows_by_group: the rows of a whole step.

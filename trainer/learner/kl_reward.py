@@ -24,8 +24,8 @@ def kl_penalties(
 ) -> tuple[torch.Tensor, dict[str, float]]:
     """Return (penalties_BT, metrics), where the penalties are `coef` times each token's KL to the reference.
 
-    The caller subtracts them from the rewards: by token, or their sum from the reward of a completion. The policy's
-    log-probabilities are those at sampling, so only the reference needs a forward pass.
+    The caller subtracts the penalties from the rewards, either by token, or their sum from the reward of the completion. The
+    policy's log-probabilities were stored at sampling, so only the reference needs a forward pass.
 
     Args:
         reference: a frozen model.

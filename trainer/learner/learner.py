@@ -119,7 +119,10 @@ class Learner:
         return ShardedPolicy(model, world, self.device), tokenizer
 
     def sampling(self) -> AbstractContextManager[None]:
-        """Return a context in which each process may sample any number of completions; all processes must enter it."""
+        """Return a context in which each process may sample any number of completions.
+
+        All processes must enter such a context together.
+        """
         return gathered(self.model)
 
     def _reference(self) -> Any:
@@ -167,7 +170,9 @@ class Learner:
         return {"reference_step": float(step - step % every)}
 
     def update(self, step: int, groups: Sequence[Group]) -> tuple[dict[str, float], list[list[TrainingRow]]]:
-        """Train on a step's groups. Return the metrics, and each group's rows as they were before the first update.
+        """Train on a step's groups.
+
+        Return the step's metrics, and each group's training rows as they were before the first update.
 
         Args:
             step: counted from 0.
@@ -231,8 +236,8 @@ class Learner:
     def save(self, folder: Path) -> None:
         """Write the policy, its tokenizer and the optimizer's state to `folder`.
 
-        With several processes, each writes its rows of weights and state; tokenizer and settings are those of the run's model.
-        Adapters, which all processes hold alike, are written by the first process.
+        With several processes, each writes its own rows of the weights and of the optimizer's state. Adapters are the same in
+        all processes, so only the first process writes them. Tokenizer and settings are those of the run's model.
         """
         self._save_reference(folder)
         if self.critic:

@@ -52,7 +52,7 @@ def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:
 
 
 def choose_correction(config: UpdateFields) -> Correction | None:
-    """Return the correction that the settings name, with its bounds bound; None if they name none.
+    """Return the correction for the sampler's probabilities that the settings name, with its bounds; None if they name none.
 
     Raises:
         UsageError: the correction or a bound is unknown, or a bound's value is refused.

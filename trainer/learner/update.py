@@ -30,7 +30,10 @@ Correction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, t
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss with its terms. For the KL, `reference` is a frozen model, or the policy with other adapters (`lora.opened`)."""
+    """Everything that defines the loss of an update: the policy loss, its aggregation, the KL term and the other terms.
+
+    For the KL, `reference` is a frozen model, or the policy with other adapters (`lora.opened`).
+    """
 
     loss: Callable[..., LossAndMetrics]
     aggregation: str
@@ -62,10 +65,11 @@ def accumulate(
 ) -> dict[str, float]:
     """Add the gradient of a batch to the model's parameters and return the batch's metrics.
 
-    A row whose gradient is exactly zero (advantage 0, no KL and no entropy bonus) skips the forward pass but counts in the
-    loss's denominator; metrics other than the loss are means over the tokens of the remaining rows. A batch with nothing to
-    train on leaves the gradients unchanged and returns no `loss`. With several processes, each runs its share of the rows with
-    the token weights of the whole batch, and returns the metrics of the whole batch. Keyword arguments: see `ForwardOptions`.
+    A row whose gradient is exactly zero (advantage 0, no KL and no entropy bonus) is not run through the model, but it counts
+    in the denominator of the loss. Metrics other than the loss are means over the tokens of all other rows. If no row can be
+    trained on, the gradients do not change and there is no metric `loss`. With several processes, each runs its share of the
+    rows with the token weights of the whole batch, and returns the metrics of the whole batch. For the keyword arguments see
+    `ForwardOptions`.
     """
     how = ForwardOptions(pad_id, objective.temperature, dtype, token_budget, shared_prefix, chunk, objective.entropy_coef > 0)
     longest = max((len(row.token_ids) for row in rows), default=1)
@@ -200,7 +204,10 @@ def policy_logprobs(
     chunk: int | None = None,
     world: World = SOLO,
 ) -> list[tuple[float, ...]]:
-    """Return each row's log-probabilities under `model`, without gradient. For the keyword arguments see `ForwardOptions`."""
+    """Return, for each row, the log-probabilities of its completion's tokens under `model`, without gradient.
+
+    For the keyword arguments see `ForwardOptions`.
+    """
     how = ForwardOptions(pad_id, temperature, dtype, token_budget, shared_prefix, chunk)
     local = share_rows([row.prompt_ids for row in rows], [row.token_ids for row in rows], range(len(rows)), world)
     logprobs = _logprobs(model, rows, local, how)
@@ -222,7 +229,7 @@ def _logprobs(model: Any, rows: Sequence[TrainingRow], numbers: Sequence[int], h
 def with_old_logprobs(
     model: Any, rows_by_group: Sequence[Sequence[TrainingRow]], objective: Objective, **forward: Any
 ) -> list[list[TrainingRow]]:
-    """Return the rows with the model's current log-probabilities as the old ones, before several updates on one batch.
+    """Return the rows with their old log-probabilities set to those of the current `model`; call it before several updates.
 
     Rows that already have old log-probabilities keep them, and rows without a gradient need none. For the keyword arguments
     see `accumulate`.
@@ -234,7 +241,7 @@ def with_old_logprobs(
 
 
 def forward_options(config: UpdateFields, pad_id: int, dtype: str) -> dict[str, Any]:
-    """Return the keyword arguments of `accumulate` and `policy_logprobs` that follow from the settings."""
+    """Return the keyword arguments for `accumulate` and `policy_logprobs` that the settings in `config` determine."""
     return {
         "token_budget": config.micro_batch_tokens,
         "pad_id": pad_id,

@@ -45,7 +45,10 @@ class Head:
 
 @dataclass(frozen=True)
 class ExpectedGradient:
-    """The gradient that is expected to arrive at the log-probabilities and at the entropies in the backward pass."""
+    """A prediction of the gradient that the backward pass will bring to the log-probabilities and entropies.
+
+    With it, a chunk's gradient can be computed while its logits are in memory.
+    """
 
     logp_N: torch.Tensor
     entropy_N: torch.Tensor
@@ -91,7 +94,8 @@ def token_logprobs(
         dtype: dtype of the product with the output matrix; None for the matrix's own. Sums over the vocabulary are in float32
             or wider.
         entropy: if False, entropies are not computed and are 0.
-        expected: expected incoming gradient. A wrong one costs time and does not change the result.
+        expected: the incoming gradient that is expected in the backward pass. If it is wrong, the result is the same, but the
+            backward pass takes longer.
 
     Raises:
         ValueError: the shapes do not fit.

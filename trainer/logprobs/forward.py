@@ -70,9 +70,9 @@ def autocast(device: torch.device, dtype: str) -> AbstractContextManager[Any]:
 def micro_batches(lengths: Sequence[int], token_budget: int, device: str = "cpu") -> Iterator[list[int]]:
     """Yield micro-batches as lists of row numbers, longest rows first.
 
-    The number of rows times the longest length is at most `token_budget`. The cuts minimise the number of tokens, padding
-    included, plus `PASS_TOKENS` per micro-batch. A row longer than the budget gets a micro-batch of its own. Rows of zero
-    length are left out.
+    In a micro-batch, the number of rows times the longest length is at most `token_budget`. Rows are divided so that the number
+    of all tokens, padding included, plus `PASS_TOKENS` per micro-batch is smallest. A row longer than the budget gets a
+    micro-batch of its own. Rows of zero length are left out.
     """
     order = sorted((row for row, length in enumerate(lengths) if length > 0), key=lambda row: (-lengths[row], row))
     # cost[i]: tokens of the rows from the i-th on; cuts[i]: end of the micro-batch that begins at the i-th row.
@@ -183,7 +183,7 @@ def logprobs_from_hidden(
 
 
 def decoder(model: Any) -> Any:
-    """Return the decoder of `model`, a causal language model: its layers without the head, with adapters if it has any."""
+    """Return the layers of `model`, a causal language model, without its output head but with its adapters, if it has any."""
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
     return whole.base_model
 
@@ -192,7 +192,7 @@ _usable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def usable_head(model: Any) -> Head | torch.nn.Linear | None:
-    """Return the head if it reproduces the logits of `model` from hidden states, else None.
+    """Return the output head of `model` if it reproduces the model's logits from hidden states, else None.
 
     For a critic, return its value head. The check runs once per model, on a few tokens.
     """
@@ -230,7 +230,7 @@ def evaluating(model: Any) -> Iterator[None]:
 
 @contextmanager
 def checkpointing(model: Any, on: bool) -> Iterator[None]:
-    """If `on`, use gradient checkpointing within this context: store only each layer's input, and recompute the layer.
+    """Return a context in which, if `on`, gradient checkpointing is used: the layers are recomputed in the backward pass.
 
     Dropout stays as it is, because only the checkpointed layers themselves are put into training mode.
 

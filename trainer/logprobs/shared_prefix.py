@@ -47,7 +47,7 @@ micro-batches of several prompts, and the backward pass, hold a copy twice for a
 
 
 class SharedPrefix:
-    """Prompts whose forward pass has run; the forward passes of completions continue from their keys and values."""
+    """The keys and values of prompts after their forward pass, from which the forward passes of completions continue."""
 
     def __init__(self, model: Any, prompts: Sequence[Sequence[int]], how: ForwardOptions) -> None:
         self.model, self.how, self.prompts = model, how, prompts
@@ -108,7 +108,10 @@ class SharedPrefix:
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).to(like.dtype)
 
     def backward(self) -> None:
-        """Propagate the gradients in the leaves through the prompts. Call this once, after all completions."""
+        """Propagate the gradients that the completions have left at the prompts' keys and values back through the prompts.
+
+        Call this once, after the backward passes of all completions.
+        """
         pairs = [(tensor, leaf.grad) for tensor, leaf in zip(self._graph, self._leaves, strict=True) if leaf.grad is not None]
         if pairs:
             torch.autograd.backward([tensor for tensor, _ in pairs], [grad.to(tensor.dtype) for tensor, grad in pairs])
@@ -179,7 +182,7 @@ def micro_batch_passes(
 
 
 def copy_charge(prompt_tokens: int) -> int:
-    """Return how many tokens of the token budget a row's copy of its prompt's keys and values counts as."""
+    """Return the number of tokens by which a row's copy of its prompt's keys and values counts towards the token budget."""
     return -(-prompt_tokens // COPY_SHARE)
 
 
@@ -189,7 +192,7 @@ _shareable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 def shareable(model: Any) -> bool:
     """Return True if `model` gives the same log-probabilities with a shared prompt; checked once per model, on a few tokens.
 
-    The result is False for sliding windows, recurrent layers, and attention that does not take our mask.
+    The result is False for models with sliding windows, with recurrent layers, or with attention that takes no custom mask.
     """
     if model not in _shareable:
         reason = _obstacle(model)

@@ -28,16 +28,16 @@ def _rows(mask_BT: torch.Tensor) -> torch.Tensor:
 
 
 def sequence_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
-    """Weigh tokens for the mean over sequences of the mean over tokens: `1 / (rows * tokens of the row)`.
+    """Return GRPO's weights, for the mean over sequences of the mean over tokens: `1 / (rows * tokens of the row)`.
 
-    This is GRPO's (arXiv 2402.03300). A token of a long completion weighs less than a token of a short one. See `token_weights`
-    for the arguments.
+    See arXiv 2402.03300. A token of a long completion weighs less than a token of a short one. See `token_weights` for the
+    arguments.
     """
     return 1.0 / (_rows(mask_BT) * _tokens_B1(mask_BT).clamp(min=1)).double()
 
 
 def token_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
-    """Weigh tokens for the mean over all N trained tokens of the batch: `1 / N` (DAPO, arXiv 2503.14476).
+    """Return weights for the mean over all N trained tokens of the batch: `1 / N` (DAPO, arXiv 2503.14476).
 
     See `token_weights` for the arguments.
     """
@@ -45,7 +45,9 @@ def token_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Te
 
 
 def fixed_length(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
-    """Weigh tokens for the sum divided by a constant length: `1 / (rows * max_tokens)` (Dr. GRPO, arXiv 2503.20783).
+    """Return weights for the sum over tokens divided by a constant length: `1 / (rows * max_tokens)` (Dr.
+
+    GRPO, arXiv 2503.20783).
 
     See `token_weights` for the arguments.
 
@@ -61,7 +63,7 @@ def fixed_length(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.
 
 
 def sequence_sum_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
-    """Weigh tokens for the mean over sequences of the sum over tokens: `1 / rows`. See `token_weights` for the arguments."""
+    """Return weights for the mean over sequences of the sum over tokens: `1 / rows`. See `token_weights` for the arguments."""
     return 1.0 / _rows(mask_BT).double()
 
 
@@ -108,9 +110,9 @@ def weighted_sum(values_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Ten
         weights_BT: the rows of `token_weights` that belong to the micro-batch.
 
     Returns:
-        A scalar in the unit of the values, attached to them even if every weight is 0, so that `backward` works and gives 0.
-        A nan at a weight of 0 does not reach the sum, but it reaches the gradient of the inputs it was computed from: see
-        `losses`.
+        A scalar in the unit of the values. It stays attached to them even if every weight is 0, so that `backward` works and
+        gives 0. A value that is nan does not affect the sum if its weight is 0. It does, however, make the gradient of the
+        inputs that it was computed from nan; see `losses`.
 
     Raises:
         ValueError: the shapes differ or do not have two axes.

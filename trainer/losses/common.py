@@ -77,8 +77,8 @@ def check_range(clip_low: float, clip_high: float) -> None:
 
 
 def outside_clip(ratio: torch.Tensor, advantages: torch.Tensor, clip_low: float, clip_high: float) -> torch.Tensor:
-    """Return bool, True where PPO's clip removes the gradient.
+    """Return bool, True where PPO's clip removes the gradient of a token.
 
-    There the ratio is out of range in the direction to which the advantage pushes.
+    This is where the ratio is above the clip range and the advantage is positive, or below it and the advantage is negative.
     """
     return ((advantages > 0) & (ratio > 1 + clip_high)) | ((advantages < 0) & (ratio < 1 - clip_low))

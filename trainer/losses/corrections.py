@@ -57,24 +57,27 @@ def sampler_weights(
     low: float | None = None,
     high: float | None = None,
 ) -> torch.Tensor:
-    """Return weights for the tokens: the bounded ratio of the policy's probability to the sampler's.
+    """Return a weight for each token's loss that corrects for the difference between the policy and the sampler.
 
-    The name of a kind says how the ratio is formed and bounded:
+    The weight is the ratio of the policy's probability to the sampler's, bounded. `kind` is `RATIO_BOUND`, such as
+    `token_truncated`: the first part says how the ratio is formed, the second how it is bounded.
 
-    - token: the ratio of each token.
-    - sequence: the product over the row. It is exact for the whole completion, with a variance that grows with its length.
-    - geometric: the geometric mean over the row. It has low variance, but is not an importance weight.
-    - truncated: at most `high`, so that a few tokens cannot dominate the gradient (TIS).
-    - masked: 0 outside `low` to `high`, because such a ratio says more about the mismatch than about the task (IcePop; TRL's
-      sequence mask).
+    - `token_`: each token has its own ratio.
+    - `sequence_`: every token has the product of its row's ratios. This is exact for the completion, but its variance grows
+      with the completion's length.
+    - `geometric_`: every token has the geometric mean of its row's ratios. It has low variance, but is not an importance
+      weight.
+    - `_truncated`: a ratio above `high` becomes `high`, so that a few tokens cannot dominate the gradient (TIS).
+    - `_masked`: a ratio below `low` or above `high` becomes 0, because it says more about the mismatch than about the task
+      (IcePop; TRL's sequence mask).
 
     Args:
         old_logp_BT: log-probabilities of the sampled tokens under the policy before the update, in nats.
         sampler_logp_BT: the same under the distribution that they were drawn from, in nats.
         mask_BT: bool, True on real tokens.
         kind: a name in `CORRECTIONS`.
-        low: smallest ratio of the masked kinds, at least 0; None for the kind's default.
-        high: largest ratio, finite; None for the kind's default.
+        low: lower bound of the ratio, at least 0; only masked kinds use it. None for the kind's default.
+        high: upper bound of the ratio, finite; None for the kind's default.
 
     Returns:
         Weights `[B, T]` without a unit or a gradient, 0 outside the mask; multiply `loss_BT` with them.
@@ -100,10 +103,10 @@ def sampler_weights(
 def opsm(
     logp_BT: torch.Tensor, old_logp_BT: torch.Tensor, advantages: torch.Tensor, mask_BT: torch.Tensor, *, delta: float
 ) -> torch.Tensor:
-    """Return a mask that drops bad completions from which the policy has already moved away (OPSM, arXiv 2512.02556).
+    """Return a mask that drops completions of negative advantage that the policy has already made unlikely.
 
-    A completion of negative advantage is dropped if `mean(old_logp - logp) > delta` over its tokens. Making unlikely
-    completions still less likely costs stability and teaches little.
+    This is OPSM (arXiv 2512.02556). Such a completion is dropped if the mean of `old_logp - logp` over its tokens is above
+    `delta`. Making unlikely completions still less likely costs stability and teaches little.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
@@ -113,7 +116,8 @@ def opsm(
         delta: largest mean difference, in nats per token; at least 0.
 
     Returns:
-        1 for kept tokens, 0 for the rest and outside the mask, `[B, T]`, in the dtype of `logp_BT`, without a gradient.
+        The mask `[B, T]` in the dtype of `logp_BT`, without a gradient: 0 for dropped tokens and outside `mask_BT`, 1 for all
+        other tokens.
 
     Raises:
         ValueError: the shapes do not fit, or `delta` is below 0.

@@ -28,7 +28,9 @@ from verigym.trainer.tensor_shapes import check_same_shape
 
 
 def k1(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
-    """Estimate the KL of each token by the log-ratio `x - ref`. It is unbiased, of either sign, with high variance.
+    """Estimate the KL of each token by the log-ratio `x - ref`.
+
+    The estimate is unbiased, may be negative and has high variance.
 
     Args:
         logp_BT: log-probabilities x of the sampled tokens under the policy, in nats.
@@ -90,15 +92,15 @@ def k3(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor, *, max_log_ratio: float
 def on_policy(kl_BT: torch.Tensor, logp_BT: torch.Tensor) -> torch.Tensor:
     """Multiply `kl_BT` by the on-policy ratio `exp(x - stop_gradient(x))`.
 
-    The value stays, because the ratio is 1; the gradient gains the score-function term. With k3 the gradient becomes `x - ref`,
-    the unbiased one of the reverse KL (arXiv 2506.09477).
+    The ratio is 1, so the value does not change, but the gradient gains the score-function term. With k3, the result has the
+    unbiased gradient of the reverse KL, which weighs each token by `x - ref` (arXiv 2506.09477).
 
     Args:
         kl_BT: an estimate from this module, in nats, still attached to `logp_BT`.
         logp_BT: log-probabilities x of the sampled tokens under the policy, in nats.
 
     Returns:
-        The same values `[B, T]`, in nats, with the other gradient.
+        The values of `kl_BT`, `[B, T]`, in nats, with the changed gradient.
 
     Raises:
         ValueError: the shapes differ or do not have two axes.

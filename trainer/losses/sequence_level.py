@@ -65,7 +65,7 @@ def gmpo(
     clip_high: float = 0.4,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """Use the geometric mean of ratios that are clipped by token: `-exp(mean clip(log r)) A` (GMPO, arXiv 2507.20673).
+    """Compute a loss from the geometric mean of clipped token ratios: `-exp(mean clip(log r)) A` (GMPO, arXiv 2507.20673).
 
     `log r` is at most `clip_high` where `A > 0` and at least `-clip_low` where `A < 0`; it is not bounded in the
     opposite direction.

@@ -155,10 +155,11 @@ def dppo_tv(
     delta: float = 0.2,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """Compute `-r A`, without tokens whose probability has changed by more than `delta` and would change further.
+    """Compute the loss `-r A`, or 0 for a token whose probability has already moved too far.
 
-    This is DPPO (arXiv 2602.04879). It bounds `|p - p_old|` (total variation) instead of the ratio: the probability of a
-    rare token may double, while that of a likely token may change only slightly.
+    This is DPPO (arXiv 2602.04879). A token is dropped if its probability has changed by more than `delta` and its gradient
+    would change it further. So `|p - p_old|` (total variation) is bounded instead of the ratio: the probability of a rare token
+    may double, while that of a likely token may change only slightly.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
@@ -169,7 +170,7 @@ def dppo_tv(
         max_log_ratio: see `common.clamp_log_ratio`, in nats.
 
     Returns:
-        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; the dropped tokens are the clipped ones.
+        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; `clipped_BT` marks the dropped tokens.
 
     Raises:
         ValueError: the shapes do not fit, or a setting is outside its range.

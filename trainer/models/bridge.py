@@ -28,9 +28,10 @@ _REMEDY = (
 
 
 class Bridge:
-    """Makes the tokens between two turns of the model: the replies, and the text that the chat template puts around them.
+    """Makes the tokens that an episode has between two turns of the model.
 
-    Texts of replies are data: an `<|im_end|>` or a `</tool_response>` in the result of a tool is encoded as text.
+    These are the replies of tools or the user, and the text that the chat template puts around them. Texts of replies are data:
+    an `<|im_end|>` or a `</tool_response>` in the result of a tool is encoded as text.
 
     Args:
         codec: the policy's tokenizer and its end tokens.
@@ -45,8 +46,8 @@ class Bridge:
     def after(self, written: Sequence[int], replies: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
         """Return the tokens that the model reads after its turn: the replies, and the text that opens its next turn.
 
-        They begin with the end of the model's turn as the template writes it. If the first of these tokens is the last one that
-        was sampled, it is left out. Otherwise, because the turn was cut off or ended with another end token, it is included.
+        The tokens begin with the end token that the template writes after the model's turn. It is left out if the model has
+        sampled it itself. It is included if the turn was cut off or ended with another end token.
 
         Args:
             written: the tokens of the turn as they were sampled, with the end token if there was one.
@@ -54,7 +55,7 @@ class Bridge:
             tools: the tools of the prompt, as chat templates take them.
 
         Raises:
-            EnvironmentFailure: the template cannot write these replies, though it could write those that `check` tried.
+            EnvironmentFailure: the template cannot write these replies, although it could write the replies that `check` tried.
         """
         control = self._control
         try:
@@ -64,7 +65,7 @@ class Bridge:
         return ids[1:] if written and ids and written[-1] == ids[0] else ids
 
     def check(self, tools: Tools = ()) -> None:
-        """Try the chat template on parts of conversations: replies of the user and of tools, thinking, a turn that was cut off.
+        """Check that the chat template can continue episodes, by trying it on replies, thinking and a turn that was cut off.
 
         Args:
             tools: the tools of the episodes, as chat templates take them. Without tools, replies of tools are not tried.

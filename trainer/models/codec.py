@@ -55,7 +55,10 @@ class Codec:
     def render(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, *, reply: bool = True
     ) -> str:
-        """Return the chat template's text of a conversation; with `reply`, it ends with the start of the assistant's turn."""
+        """Return the conversation `messages` as the chat template writes it.
+
+        With `reply`, the start of an assistant's turn follows.
+        """
         text = self.tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=reply, tokenize=False)
         return str(text)
 

@@ -24,7 +24,7 @@ _OURS = str.maketrans(dict.fromkeys((SHIELD, PRIVATE, HERE), "\ufffd"))
 
 
 class ControlTokens:
-    """The added tokens of a tokenizer. They are encoded as tokens where a template writes them, and as text in data.
+    """Encodes the added tokens of a tokenizer, such as `<|im_end|>`, as tokens in a template's own text and as text in data.
 
     Args:
         tokenizer: a tokenizer of transformers, backed by the tokenizers package.
@@ -46,11 +46,14 @@ class ControlTokens:
         return hasattr(getattr(tokenizer, "backend_tokenizer", None), "get_added_tokens_decoder")
 
     def shield_special(self, data: Any) -> Any:
-        """Return `data` with marks in its texts, nested ones included, so that none of them is encoded as a special token."""
+        """Return `data` with marks in all its texts, also nested ones, so that none of them is encoded as a special token."""
         return _deep(self._special.shield, data)
 
     def shield(self, data: Any) -> Any:
-        """Return `data` with marks in its texts, so that none is encoded as an added token, such as `</tool_response>`."""
+        """Return `data` with marks in all its texts, so that none of them is encoded as an added token.
+
+        Added tokens include tokens that are not special, such as `</tool_response>`.
+        """
         return _deep(self._all.shield, data)
 
     @property
@@ -63,7 +66,7 @@ class ControlTokens:
         return max((start for start, _ in self._all.found(text)), default=len(text))
 
     def forged(self, text: str, shielded: str) -> bool:
-        """Return True if `text`, which a template made, contains special tokens that come from data.
+        """Return True if special tokens in `text`, which a template made from data, come from the data, not the template.
 
         `shielded` is the text that the template makes from the same data after shielding.
         """

@@ -51,6 +51,6 @@ def load_model(path: str | Path, device: torch.device, *, auto: Any = None, **ho
 
 
 def positions_of(model: Any) -> int | None:
-    """Return the most tokens that `model` takes; None if its configuration does not say."""
+    """Return the largest number of tokens that `model` can process in a row; None if its configuration does not say."""
     positions = getattr(model.config, "max_position_embeddings", None)
     return positions if isinstance(positions, int) else None

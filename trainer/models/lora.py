@@ -30,13 +30,13 @@ ADAPTER = "default"
 
 @dataclass(frozen=True)
 class WithoutAdapter:
-    """The initial model, which is the policy with its adapters off. Call it through `opened`."""
+    """Stands for the initial model as the reference, which is the policy with its adapters off. Call it through `opened`."""
 
     policy: Any
 
 
 class EarlierAdapter:
-    """An earlier policy, kept as a copy of its adapters' tensors. Call it through `opened`."""
+    """Stands for an earlier policy as the reference: a copy of its adapters' tensors. Call it through `opened`."""
 
     def __init__(self, policy: Any) -> None:
         """Copy the current adapters of `policy`."""
@@ -51,7 +51,10 @@ class EarlierAdapter:
 
 @contextmanager
 def opened(model: Any) -> Iterator[Any]:
-    """Yield a model to call without gradients: `model` itself, or the policy with the adapters that `model` represents."""
+    """Return a context that yields a model to call without gradients.
+
+    For a `WithoutAdapter` or `EarlierAdapter` this is the policy with its adapters off or replaced; else it is `model` itself.
+    """
     if isinstance(model, WithoutAdapter):
         with model.policy.disable_adapter():
             yield model.policy

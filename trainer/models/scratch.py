@@ -77,7 +77,7 @@ def scratch_qwen3(
 ) -> Qwen3ForCausalLM:
     """Return a randomly initialised Qwen3 model whose weights depend on the seed alone.
 
-    A `vocabulary_size` above the tokenizer's gives tokens that have no text, as published models have them.
+    If `vocabulary_size` is above the tokenizer's, the additional tokens have no text. Published models have such tokens, too.
     """
     config = Qwen3Config(
         vocab_size=vocabulary_size or len(tokenizer),

@@ -47,7 +47,7 @@ def size(numbers: int) -> str:
 
 
 class UnscoredReasons:
-    """Collects the reasons why completions got no verdict, since this process began."""
+    """Collects the reasons why completions got no verdict since this process began, for a summary at the end."""
 
     def __init__(self) -> None:
         self.counts = Counter[tuple[str, str]]()

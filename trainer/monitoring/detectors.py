@@ -53,10 +53,16 @@ class Alarm:
 
 
 class Detector(Protocol):
-    """Reads the metrics row of every step, in order, and reports a problem for as long as it lasts."""
+    """Interface of the detectors, which look for one problem in a run's metrics.
+
+    `update` must get the row of every step, in order. A detector reports its problem for as long as it lasts.
+    """
 
     def update(self, row: MetricsRow) -> Alarm | None:
-        """Return the alarm for the step of `row`, None without a problem. It is the same alarm while its condition lasts."""
+        """Return the alarm for the step of `row`, or None if there is no problem.
+
+        While the same problem lasts, the same alarm is returned.
+        """
 
 
 class _FirstStep:
@@ -73,10 +79,10 @@ class _FirstStep:
 class DeadRun:
     """Detects that no reward has an effect: no trained completion has an advantage, or the gradient is exactly 0.
 
-    Equal rewards in every group are the usual cause, but they are not the test: replayed groups, rewards of steps or of
-    components, and advantages over the batch can still give a gradient. A KL or an entropy bonus moves the weights, but
-    towards no reward. With a critic, the rewards of the whole step must differ: if they are equal, the advantages are the
-    critic's own errors, which whitening scales up.
+    The usual cause is that the rewards in every group are equal. This itself is not the criterion, because replayed groups,
+    rewards of steps or of components, and advantages over the batch can still give a gradient. A KL or an entropy bonus does
+    not count, because it moves the weights towards no reward. With a critic, the rewards of the whole step must differ: if they
+    are equal, the advantages are only the critic's errors, scaled up by whitening.
     """
 
     def __init__(self, steps: int, stop: bool) -> None:
@@ -108,7 +114,10 @@ class DeadRun:
 
 
 class NotFinite:
-    """Detects updates skipped because a loss or gradient, the critic's too, is not finite (null in the log). Stops the run."""
+    """Detects updates that were skipped because a loss or a gradient was not finite (null in the log); it stops the run.
+
+    The loss and gradient of the critic count as well.
+    """
 
     def __init__(self, steps: int) -> None:
         self.steps, self.since = steps, _FirstStep()
@@ -262,7 +271,7 @@ class RewardJump:
 class Unscored:
     """Detects many completions without a verdict.
 
-    The failure is ours, but a policy may learn to provoke it, because it costs nothing.
+    The grader failed, not the model; but the policy may learn to provoke such failures, because they cost it nothing.
     """
 
     def __init__(self, share: float) -> None:
@@ -320,7 +329,10 @@ class NoVerdict:
 
 
 class LogprobMismatch:
-    """Detects that log-probabilities of trainer and sampler differ: the trained policy is not the one that sampled."""
+    """Detects that the trainer and the sampler give different log-probabilities to the same tokens.
+
+    If so, the policy that is trained is not the policy that sampled.
+    """
 
     def __init__(self, limit: float) -> None:
         self.limit = limit

@@ -43,7 +43,10 @@ class GraderBugs:
         """Of these, completions with a verdict of the judge's own: scored, and not because it raised."""
 
     def checked(self, groups: Sequence[Group]) -> list[Group]:
-        """Count the verdicts of `groups`, and return the groups without the rewards that a broken grader gave by raising."""
+        """Count the verdicts of `groups`, and return the groups.
+
+        If a source's grader is broken, the completions on which it raised an exception have no reward in the result.
+        """
         for group in groups:
             recent = self.recent.setdefault(group.source, deque(maxlen=WINDOW))
             recent.extend(_is_bug(score) for score in group.scores)
@@ -148,11 +151,11 @@ class Causes:
 
 
 def refuse_silent(silent: Mapping[str, int], final: Path) -> None:
-    """Fail at the end of a run if a source never gave a verdict.
+    """Raise an error at the end of a run in which a source never gave a verdict.
 
     Args:
-        silent: number of completions of each such source.
-        final: folder of the final model, which was written anyway.
+        silent: for each such source, the number of its completions.
+        final: folder of the final model, which was written nevertheless.
 
     Raises:
         UsageError: there is such a source.

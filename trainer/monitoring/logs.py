@@ -19,11 +19,14 @@ from verigym.trainer.rollout.collect import Group, gold_text
 
 
 class RunLog:
-    """Appends to the run's files. A resumed run first drops the lines after its checkpoint, so each step is recorded once.
+    """The log files of a run: metrics, events and samples are appended to them.
+
+    A resumed run first drops the lines after its checkpoint, so that each step is recorded once.
 
     Args:
         output: the run's folder.
-        done_steps: steps of the checkpoint; None if there is none, which drops every line.
+        done_steps: number of the step at which the checkpoint was saved. If it is None, there is no checkpoint, and all lines
+            are dropped.
         loggers: services that get the metrics besides the files.
         project: project name, for the loggers that have projects.
         config: the run's settings, for the loggers that show them.
@@ -116,7 +119,10 @@ class RunLog:
             raise
 
     def sync(self) -> None:
-        """Wait until all rows are on the disk, because a checkpoint must not be newer than the rows of its steps."""
+        """Wait until all rows are on the disk.
+
+        Call this before a checkpoint, which must not be newer than the rows of its steps.
+        """
         for file in self._files.values():
             os.fsync(file.fileno())
 
@@ -143,7 +149,7 @@ class NoLog(RunLog):
 
 
 def open_log(config: StepSettings, done_steps: int | None, world: World = SOLO) -> RunLog:
-    """Return the log of a run or a stage; `done_steps` is the step of the checkpoint, None if there is none."""
+    """Return the log of a run or a stage; `done_steps` is the step of the checkpoint that is resumed, None if there is none."""
     if not world.main:
         return NoLog()
     settings = config.model_dump(mode="json")

@@ -25,7 +25,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 class Interrupted(Exception):
-    """Raised when a run was asked to stop. Its files hold everything up to this point."""
+    """Raised when a run ends because a stop was requested; the run's files hold everything up to this point."""
 
     def __init__(self, message: str, exit_code: int = 130) -> None:
         super().__init__(message)
@@ -41,12 +41,14 @@ class _AtOnce(BaseException):
 
 
 class StopRequest:
-    """Within this context Ctrl-C, SIGTERM and SIGUSR1 request a stop; a second Ctrl-C stops at once.
+    """Context in which Ctrl-C, SIGTERM and SIGUSR1 only request a stop, so that the present work can be finished.
+
+    A second Ctrl-C stops at once.
 
     Args:
         quiet: print nothing, for processes other than the main one.
-        at_once: text that says when the run stopped, for a phase without work to finish. If given, a signal ends the
-            context with `Interrupted`, until `begin` is called.
+        at_once: for a phase without work to finish: the text that says when the run stopped. If it is given, a signal ends
+            the context at once with `Interrupted`, until `begin` is called.
     """
 
     def __init__(self, quiet: bool = False, at_once: str | None = None) -> None:
@@ -70,7 +72,7 @@ class StopRequest:
             self.refuse_to_go_on()
 
     def refuse_to_go_on(self) -> None:
-        """Stop if a signal came while there was no work to finish.
+        """Check, in a phase without work to finish, that no signal has come.
 
         Raises:
             Interrupted: a signal has come.
@@ -79,7 +81,7 @@ class StopRequest:
             raise self.interrupted(f"{self._why}stopped {self.at_once}") from None
 
     def begin(self) -> None:
-        """Mark that from now on there is work to finish before a stop.
+        """End the phase without work to finish: from now on, a signal only requests a stop.
 
         Raises:
             Interrupted: a signal has come before.

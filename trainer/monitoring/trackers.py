@@ -18,14 +18,17 @@ class Tracker(Protocol):
     """A service or file format that records metrics by step."""
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Record a step's metrics; names begin with the kind of row, as in `train/reward`."""
+        """Record the metrics `values` of a step. Their names begin with the kind of row, as in `train/reward`."""
 
     def close(self) -> None:
         """Flush and close."""
 
 
 class TensorBoardTracker:
-    """Writes event files in `tensorboard/`; a resumed run purges the steps that it repeats."""
+    """Writes metrics to TensorBoard's event files in the folder `tensorboard/`.
+
+    A resumed run purges the steps that it repeats.
+    """
 
     def __init__(self, output: Path, first_step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -41,7 +44,11 @@ class TensorBoardTracker:
 
 
 class WandbTracker:
-    """Records to a Weights & Biases run. Its step counter cannot go back, so our step is a metric, the x axis of the others."""
+    """Records metrics to a run of Weights & Biases.
+
+    Its own step counter cannot go back when a run is resumed. So the step is recorded as a metric, which is the x axis of all
+    other metrics.
+    """
 
     def __init__(self, wandb: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:
         self._run = wandb.init(

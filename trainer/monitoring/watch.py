@@ -31,7 +31,10 @@ TEXT_END = 60
 
 
 class Watch:
-    """Runs all detectors. A warning repeats at most every `every` steps, unless it stops the run."""
+    """Runs all detectors on a run's metrics and decides which alarms to report.
+
+    The same warning is reported again only after `every` steps, unless it stops the run.
+    """
 
     def __init__(self, detectors: Sequence[Detector], every: int) -> None:
         self.detectors, self.every = tuple(detectors), every
@@ -49,7 +52,7 @@ class Watch:
         return due
 
     def replay(self, rows: Iterable[MetricsRow]) -> None:
-        """Read `rows`, those of earlier steps, without reporting anything."""
+        """Let the detectors read `rows`, which are the rows of earlier steps, without reporting alarms."""
         for row in rows:
             if row["kind"] == "train":
                 self.update(row)

@@ -145,18 +145,18 @@ def _environment(source: SourceConfig) -> Environment:
 
 
 def models_of(config: BaseModel) -> list[str]:
-    """Return the models that the settings of a stage name, without those that other stages make."""
+    """Return the models that the settings of a stage name, except those that other stages make."""
     named = [getattr(config, "model", None), getattr(config, "teacher", None), *getattr(config, "models", {}).values()]
     return list(dict.fromkeys(name for name in named if isinstance(name, str) and not made_by_a_stage(name)))
 
 
 def refers_to_a_stage(part: BaseModel) -> bool:
-    """Return True if `part`, a source or a picker, cannot be opened yet because it names a model of another stage."""
+    """Return True if `part`, a source or a picker, names a model that another stage has yet to make and so cannot be opened."""
     return any(map(made_by_a_stage, _texts(part.model_dump(mode="json"))))
 
 
 def made_by_a_stage(path: str) -> bool:
-    """Return True if `path` is the placeholder for the product of another stage."""
+    """Return True if `path` is a placeholder, which stands for a file or model that another stage has yet to make."""
     return Path(path).parts[:1] == NOWHERE.parts
 
 

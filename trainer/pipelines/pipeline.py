@@ -263,7 +263,10 @@ def _write(path: Path, value: Any) -> None:
 
 
 def figures_line(record: Mapping[str, Any]) -> str:
-    """Return the figures of a finished stage as text: those over all sources, or every figure if there are none of these."""
+    """Return the figures of a finished stage as a line of text.
+
+    If there are figures over all sources, only these are shown, else all figures.
+    """
     figures: Mapping[str, float] = record["figures"]
     overall = {name: value for name, value in figures.items() if "/" not in name or name.endswith("/all")}
     return ", ".join(f"{name} {value:.4g}" for name, value in (overall or figures).items())

@@ -82,7 +82,7 @@ class Pipeline:
         return self.stages if until is None else self.stages[: names.index(until) + 1]
 
     def expected(self, stage: Stage) -> BaseModel:
-        """Return a stage's settings with placeholders for products that do not exist yet, for checks before anything runs.
+        """Return a stage's settings for checks before anything runs: placeholders stand for products that do not exist yet.
 
         Raises:
             UsageError: as `config`.
@@ -102,7 +102,7 @@ class Pipeline:
                 require_model(model)
 
     def named(self, stage: Stage) -> AbstractContextManager[None]:
-        """Return a context that prefixes errors with file, line and stage."""
+        """Return a context that puts the file, the line and the name of `stage` before the messages of errors."""
         return _with_place(self.document, stage)
 
     def config(self, stage: Stage, output: Path, products: Mapping[str, Path]) -> BaseModel:
@@ -123,13 +123,12 @@ class Pipeline:
 def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) -> Pipeline:
     """Read a pipeline file and check its stages, so that an error in the last is found before the first runs.
 
-    A stage is checked as far as its settings alone allow: names, values, and combinations that a run refuses before it loads
-    a model.
+    The checks need the settings alone: names, values, and combinations that a run would refuse before it loads a model.
 
     Args:
         path: the file.
         losses: as `refuse_unstartable_stage` takes it.
-        until: name of the last stage to run; of later ones only name, kind and references are checked.
+        until: name of the last stage to run; in later stages only name, kind and references are checked.
 
     Raises:
         UsageError: one line that names file, line and field.

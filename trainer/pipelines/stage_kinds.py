@@ -14,7 +14,10 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class StageKind:
-    """A kind of stage. Its module is imported only when it is needed."""
+    """The description of one kind of stage, such as `sft`: its settings and its function.
+
+    The module is imported when needed.
+    """
 
     config: str
     """`module:Class` of its settings."""

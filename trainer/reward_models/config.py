@@ -15,7 +15,7 @@ from verigym.trainer.stages.config import SamplerFields, StepFields
 
 
 class PairsConfig(Frozen):
-    """Settings of the stage that makes preference pairs: for one prompt, a better and a worse one of its graded completions."""
+    """Settings of the stage that makes preference pairs from graded completions: a better and a worse answer to one prompt."""
 
     output: Path
     """Folder of the stage."""
@@ -79,7 +79,7 @@ class RewardModelConfig(TrainedOnDataFields):
 class StepLabelsConfig(SamplerFields):
     """Settings of step labels without human annotation (Math-Shepherd, 2312.08935).
 
-    A step is labelled by how often completions that continue from it are correct.
+    The label of a step follows from the share of correct ones among completions that continue after it.
     """
 
     model: str
@@ -110,5 +110,5 @@ NOT_DECIDING = FREE_FIELDS - {"steps"} | {"model", "data", "held_out_data", "dev
 
 
 def deciding_settings(config: TrainedOnDataFields) -> dict[str, Any]:
-    """Return the settings that decide the trained weights, as JSON data; the record of the model keeps them."""
+    """Return the settings in `config` that affect the trained weights, as JSON data; they are stored in the model's record."""
     return config.model_dump(mode="json", exclude=NOT_DECIDING)

@@ -11,7 +11,7 @@ from verigym.envs.metrics import Cluster, bootstrap_interval
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its 95% interval; the interval is None if there are fewer than two prompts."""
+    """A share, such as an accuracy, with its 95% interval. There is no interval (None) if there are fewer than two prompts."""
 
     value: float
     low: float | None
@@ -62,8 +62,9 @@ class PairRow:
 def pair_baselines(rows: Sequence[PairRow], train: Sequence[PairRow]) -> dict[str, Share]:
     """Return the accuracy of rules that ignore the meaning of the answers.
 
-    `longer` and `shorter` prefer an answer by its number of tokens; equal numbers are a draw. `majority` sees each pair in
-    an order drawn by hash, and always prefers the position, first or second, that most training pairs preferred.
+    The rules `longer` and `shorter` compare the numbers of tokens; equal numbers are a draw. The rule `majority` sees each pair
+    in an order drawn by hash and always prefers the same position: the first if the first answer is preferred in most training
+    pairs, else the second.
 
     Args:
         rows: the held-out pairs.
@@ -82,7 +83,7 @@ def pair_baselines(rows: Sequence[PairRow], train: Sequence[PairRow]) -> dict[st
 def step_shares(
     probabilities: Sequence[float], labels: Sequence[float], keys: Sequence[str], common: bool
 ) -> tuple[Share, Share]:
-    """Return two shares of steps: those whose verdict agrees with the label, and those that have the label `common`.
+    """Return a process reward model's accuracy on labelled steps, and the accuracy of always answering `common`.
 
     Args:
         probabilities: for each step, the model's probability that it is right; cut at one half to give the verdict.
@@ -99,7 +100,7 @@ def step_shares(
 
 
 def flat(figures: Mapping[str, float | Share]) -> dict[str, float]:
-    """Return `figures` as plain numbers for a log, with both ends of the accuracy's interval."""
+    """Return `figures` as plain numbers for a log; a `Share` becomes its value, and the interval of `accuracy` its two ends."""
     found = {name: value.value if isinstance(value, Share) else value for name, value in figures.items()}
     accuracy = figures["accuracy"]
     if isinstance(accuracy, Share) and accuracy.low is not None and accuracy.high is not None:

@@ -21,7 +21,7 @@ _SPLIT: TypeAdapter[Splitting | Ends] = TypeAdapter(Splitting | Ends)
 
 @dataclass(frozen=True)
 class LabelledSolution:
-    """The steps of a solution, each with the probability that it is right."""
+    """A solution as a list of steps, each labelled with the probability that it is right."""
 
     prompt: Prompt
     steps: tuple[str, ...]
@@ -62,8 +62,8 @@ def estimates(right: tuple[int, ...], scored: tuple[int, ...], how: Estimate) ->
 def read_labels(path: Path, how: Estimate) -> list[LabelledSolution]:
     """Read labelled solutions from JSON Lines.
 
-    A line has `prompt` (a text or messages), `steps`, and one of two kinds of labels: the counts `right` and `scored` that
-    `step-labels` writes, or `labels` of another origin, which is one number in [0, 1] per step, null where it is unknown.
+    A line has `prompt` (a text or messages), `steps` and the labels. The labels are either the counts `right` and `scored`, as
+    `step-labels` writes them, or `labels` of another origin: one number in [0, 1] per step, null where it is unknown.
 
     Args:
         path: the file.
@@ -117,10 +117,10 @@ def _is_text(text: str) -> bool:
 
 
 def splits_of(paths: Sequence[Path]) -> dict[str, Any]:
-    """Return {"split": rule by which steps were split}, as `step-labels` writes it, or {} if no line names a rule.
+    """Return the rule by which the steps in the files were split, as `{"split": rule}`, or {} if no line names a rule.
 
     Raises:
-        UsageError: lines name different rules, so that no environment could split as all of them do, or an unknown rule.
+        UsageError: a rule is unknown, or lines name different rules, so that no environment could split all of them alike.
     """
     found: dict[str, Any] = {}
     for path in paths:

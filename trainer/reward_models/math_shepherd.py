@@ -38,7 +38,7 @@ class StepOutcomes:
         return estimates(self.right, self.scored, how)
 
     def labelled(self, how: Estimate = "hard") -> LabelledSolution:
-        """Return the solution with its labels, as a process reward model is trained on it."""
+        """Return the solution with its labels, in the form on which a process reward model is trained."""
         return LabelledSolution(self.prompt, tuple(span.of(self.text) for span in self.spans), self.labels(how))
 
 
@@ -56,9 +56,9 @@ def roll_out(
 ) -> list[StepOutcomes]:
     """Estimate the quality of each step of some solutions by roll-outs: completions that continue after the step.
 
-    After the last step there is nothing left to write: its only roll-out is the solution itself. A roll-out without a verdict
-    is left out of all counts. The samples depend on the seed, the task, the solution, the step and the sample's number, and
-    not on the other solutions in the call.
+    The last step has only one roll-out, the solution itself, because nothing is left to write after it. A roll-out without a
+    verdict is left out of all counts. The samples depend on the seed, the task, the solution, the step and the sample's number,
+    and not on the other solutions in the call.
 
     Args:
         engine: samples from the policy; it has been synced.

@@ -46,7 +46,7 @@ class PairTokens:
 
     @property
     def longest(self) -> int:
-        """Return the number of tokens of the longer answer, prompt included."""
+        """Return the number of tokens of the longer of the two answers, with the prompt."""
         return max(len(self.chosen), len(self.rejected))
 
 
@@ -122,7 +122,9 @@ def new_head_weights(head: dict[str, torch.nn.Parameter], seed: int) -> None:
 
 
 def tokenized(config: RewardModelConfig, run: RewardModelRun, pairs: Sequence[Preference]) -> tuple[list[PairTokens], LeftOut]:
-    """Return the pairs in tokens, as the `reward_model` environment encodes them, and the number of pairs left out.
+    """Return the pairs as tokens, without those that are too long, and the number of pairs left out.
+
+    Prompts and answers are encoded as the `reward_model` environment does.
 
     Raises:
         UsageError: the tokenizer has no chat template, or it refuses a prompt.

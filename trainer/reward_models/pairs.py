@@ -25,7 +25,7 @@ logger = logging.getLogger("verigym.trainer")
 
 @dataclass(frozen=True)
 class Preference:
-    """Two answers to one prompt, of which `chosen` is preferred to `rejected`."""
+    """Two answers to the same prompt, of which the answer `chosen` is preferred to the answer `rejected`."""
 
     messages: tuple[Message, ...]
     chosen: str
@@ -187,13 +187,13 @@ def split_by_prompt(pairs: Sequence[Preference], share: float, most: int) -> tup
 def make_preferences(
     graded: Sequence[GradedCompletion], *, per_prompt: int, least_gap: float, gap_as_margin: float, seed: int
 ) -> tuple[list[Preference], dict[str, int]]:
-    """Return pairs of a better and a worse completion of one prompt, and counts, which include the prompts without a pair.
+    """Pair a better with a worse completion of the same prompt; return the pairs, and counts such as of prompts without a pair.
 
     Args:
         graded: completions, of any number of prompts in any order; repeated texts of a prompt count once.
         per_prompt: most pairs per prompt, drawn by hash.
-        least_gap: by how much the rewards must differ, more than 0.
-        gap_as_margin: the margin is this factor times the difference of the rewards.
+        least_gap: by how much the rewards of a pair must differ, more than 0.
+        gap_as_margin: a pair's margin is this factor times the difference of its rewards.
         seed: key of the choice.
     """
     prompts: dict[str, dict[str, GradedCompletion]] = {}

@@ -38,7 +38,9 @@ class SolutionTokens:
 
 
 def train_prm(config: PrmConfig) -> Path:
-    """Train a process reward model, from the newest checkpoint in `config.output` if there is one, and return its folder.
+    """Train a process reward model and return its folder.
+
+    If `config.output` has a checkpoint, training resumes from the newest.
 
     The environment `process` loads the folder with `kind: qwen`. The file `verigym.json` in it records how the model was
     made, and its held-out figures.
@@ -144,7 +146,10 @@ class PrmRun(StepRun):
 def tokenized(
     config: PrmConfig, run: PrmRun, solutions: Sequence[LabelledSolution]
 ) -> tuple[list[SolutionTokens], dict[str, int]]:
-    """Return the solutions in tokens, as the `process` environment encodes them, and how many are left out as too long."""
+    """Return the solutions as tokens, without those that are too long, and counts of the solutions left out.
+
+    They are encoded as the `process` environment does.
+    """
     held = getattr(run.model.model.config.get_text_config(), "max_position_embeddings", None)
     most = min(config.max_tokens, held or config.max_tokens)
     rows = [SolutionTokens(one.prompt.key, run.model.tokens(one, config.system)) for one in solutions]
@@ -176,9 +181,9 @@ def step_gradient(run: PrmRun, rows: Sequence[SolutionTokens], config: PrmConfig
 def held_out_figures(
     run: PrmRun, rows: Sequence[SolutionTokens], train: Sequence[SolutionTokens], config: PrmConfig
 ) -> dict[str, float | Share]:
-    """Return loss and accuracy on the held-out steps of `rows`, and the accuracy of always giving the more common label.
+    """Return loss and accuracy on the steps of the held-out solutions `rows`, and the accuracy of a simple baseline.
 
-    The more common label is that of the training steps in `train`.
+    The baseline always answers with the label that is more common among the training steps in `train`.
     """
     run.model.eval()
     probabilities: list[float] = []

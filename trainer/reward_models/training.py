@@ -29,7 +29,7 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def train_reward_model(config: RewardModelConfig) -> Path:
-    """Train a reward model, from the newest checkpoint in `config.output` if there is one, and return its folder.
+    """Train a reward model and return its folder. If `config.output` has a checkpoint, training resumes from the newest.
 
     The `reward_model` environment loads the folder. The file `verigym.json` in it records how the model was made, and its
     held-out figures.

@@ -28,7 +28,10 @@ from verigym.trainer.tasks.mixture import Source
 
 @dataclass(frozen=True)
 class Group:
-    """A prompt with its completions, all sampled from one policy, or with `overlap: free` from consecutive policies."""
+    """A prompt with its completions and their verdicts.
+
+    All completions were sampled from one policy, or with `overlap: free` from consecutive policies.
+    """
 
     source: str
     prompt: Prompt
@@ -45,7 +48,10 @@ class Group:
 
     @property
     def canary(self) -> bool:
-        """Return True if no answer to this prompt is right. Canaries test the verifier and are never trained on."""
+        """Return True if this prompt is a canary, a task to which no answer is right.
+
+        Canaries test the verifier and are never trained on.
+        """
         return self.prompt.metadata.get("canary") == "reject"
 
     @property
@@ -67,7 +73,7 @@ UNREAD = (Status.NO_ANSWER, Status.TRUNCATED)
 
 
 class Dropped(Exception):
-    """Raised when generation was abandoned because the run is to stop. Repeating it gives the same completions."""
+    """Raised when generation was abandoned because the run is to stop. If it is repeated, the same completions are sampled."""
 
 
 def collect(
@@ -90,9 +96,9 @@ def collect(
 ) -> list[Group]:
     """Generate completions number `first` to `samples` - 1 of each task, and grade each as soon as it ends.
 
-    If an environment opens sessions, a completion is an episode of several turns. If an environment grades groups, a task's
-    completions are graded once the last of them has ended. With several processes, each handles its share of the tasks, and
-    all return all groups.
+    If an environment opens sessions, a completion is an episode of several turns. If an environment grades groups, the
+    completions of a task are graded when all of them have ended. With several processes, each handles its share of the tasks,
+    and each returns the groups of all tasks.
 
     Args:
         engine: samples from the policy.
@@ -103,8 +109,10 @@ def collect(
         key: randomness key; the prompt's number and key and the sample's number are appended.
         max_new_tokens: most tokens of a completion; in an episode, of all its turns together.
         temperature: 0 is greedy.
-        first: number of the first completion to generate; an environment that grades groups sees only those from `first` on.
-        names: replace the prompts' numbers in the randomness keys, so that the keys do not depend on the other tasks.
+        first: number of the first completion to generate; an environment that grades groups gets only the completions from
+            this number on.
+        names: for each task, a name that replaces the prompt's number in the randomness keys, so that the keys do not depend
+            on the other tasks.
         clock: records the time of generation and of the wait for verdicts after it.
         world: the processes that train together.
         give_up: returns True to stop; called whenever a completion ends, and twice per second during the wait for verdicts.
@@ -143,7 +151,7 @@ def collect(
 
 
 def refused_episodes(source: Source) -> UsageError:
-    """Return the error of a command that cannot play the episodes of `source`."""
+    """Return the error to raise when a command that cannot play episodes meets `source`, whose tasks are episodes."""
     return UsageError(
         f"source {source.label!r}: environment {source.environment.name!r} has episodes of several turns, which this command "
         "does not play; take an environment of one turn"
@@ -341,8 +349,8 @@ def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
 def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Return mean reward, accuracy, lengths, times of verdicts and counts of failures, over all sources and for each source.
 
-    Means of verdicts are over scored completions; without scored completions the metric is absent, not zero.
-    `status/STATUS` is a share of all completions, and absent if none has the status.
+    Means of verdicts are over scored completions; if there are none, the metric is absent, not zero. The metric `status/STATUS`
+    is the share of all completions with this status; it is absent if no completion has it.
     """
     metrics: dict[str, float] = {}
     labels = sorted({group.source for group in groups})

@@ -133,7 +133,7 @@ class Episodes:
         key: tuple[object, ...],
         positions: int | None,
     ) -> EpisodeRow:
-        """Open an episode of a task; `positions` is the most tokens that the engine takes.
+        """Open an episode of a task. `positions` is the largest number of tokens that the engine takes, prompt included.
 
         Raises:
             UsageError: the chat template cannot continue after a turn, or the prompt leaves no room.
@@ -153,7 +153,10 @@ class Episodes:
         return EpisodeRow(place, key, ids, tools, Transcript(prompt), episode, limits)
 
     def take(self, row: EpisodeRow, piece: Generated) -> None:
-        """Add the sampled tokens `piece` to the turn of `row` and, if the turn is complete, give it to the session."""
+        """Add the tokens in `piece`, which the engine has sampled, to the model's present turn in the episode `row`.
+
+        If the turn is now complete, it is sent to the session.
+        """
         most, start = row.room, len(row.tokens)
         row.tokens += piece.token_ids[:most]
         row.logprobs += piece.logprobs[:most]
@@ -173,7 +176,10 @@ class Episodes:
             self._end(row, "context" if full else "length")
 
     def settle(self, row: EpisodeRow) -> bool:
-        """Add the session's replies to `row`, and return True if the episode goes on. Their future must be done."""
+        """Add the session's replies to the episode `row`, and return True if the episode goes on.
+
+        The future of the replies must be done.
+        """
         waiting, row.waiting = row.waiting, None
         assert waiting is not None
         try:
@@ -218,7 +224,7 @@ class Episodes:
 
 
 def with_room(config: TrainConfig, sessions: Mapping[str, Sessions], positions: int | None) -> TrainConfig:
-    """Return `config` with `vllm_max_model_len` set to `positions` if episodes need this and `config` leaves it out."""
+    """Return `config` with `vllm_max_model_len` set to `positions` if there are episodes and the setting is not given."""
     if not sessions or config.engine != "vllm" or config.vllm_max_model_len is not None or positions is None:
         return config
     return config.model_copy(update={"vllm_max_model_len": positions})
@@ -227,7 +233,7 @@ def with_room(config: TrainConfig, sessions: Mapping[str, Sessions], positions: 
 def build_episodes(
     codec: Codec, sessions: Mapping[str, Sessions] | None, config: Any, positions: int | None
 ) -> Episodes | None:
-    """Return the player of the episodes of a run or an evaluation; None if no source has episodes.
+    """Return the `Episodes` object that plays the episodes of a run or an evaluation; None if no source has episodes.
 
     Args:
         codec: the policy's tokenizer.

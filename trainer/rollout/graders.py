@@ -19,9 +19,9 @@ from verigym.trainer.tasks.mixture import Source
 
 @contextmanager
 def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = SOLO) -> Iterator[dict[str, Grader]]:
-    """Yield the grader of each source, by the source's label.
+    """Return a context that yields the grader of each source, by the source's label.
 
-    Sources share one grader, unless two sources use the same environment with different options.
+    All sources share one grader, unless two sources use the same environment with different options.
     """
     made, pool_of = pools({source.label: source.environment for source in sources})
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
@@ -35,7 +35,9 @@ def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = 
 
 @contextmanager
 def open_sessions(sources: Sequence[Source], config: TrainConfig, world: World = SOLO) -> Iterator[dict[str, Sessions]]:
-    """Yield the sessions of each source whose environment has episodes, by label. Sources share them as they share graders.
+    """Return a context that yields the `Sessions` of each source whose environment has episodes, by the source's label.
+
+    Sources share sessions in the same way as graders; see `open_graders`.
 
     Raises:
         UsageError: a setting of episodes is given, and no source has episodes.

@@ -12,7 +12,7 @@ from verigym.trainer.rollout.collect import Group
 
 
 def dump_group(group: Group) -> dict[str, Any]:
-    """Return `group` as JSON data. Floats are exact, because Python writes enough digits to read the same float back."""
+    """Return `group` as JSON data, from which `load_group` restores it. Floats are exact."""
     return {
         "source": group.source,
         "prompt": group.prompt.model_dump(mode="json"),
@@ -41,7 +41,7 @@ def load_group(data: Mapping[str, Any], environments: Mapping[str, Environment])
     Args:
         data: from `dump_group`. Older checkpoints have `earlier` in place of `off_policy`; those from before episodes
             existed lack `episodes`, and those from before `policy_step` existed lack that field.
-        environments: by source; they rebuild the typed references of the prompt.
+        environments: environment of each source, by label; needed to rebuild the references of prompts in their own types.
     """
     return Group(
         source=data["source"],

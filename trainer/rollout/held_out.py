@@ -69,7 +69,8 @@ def evaluate(
 def evaluation_metrics(groups: Sequence[Group], sources: Sequence[Source], samples: int) -> dict[str, float]:
     """Return the metrics of each source: accuracy (share of CORRECT among scored completions), unscored counts and pass@k.
 
-    `accuracy` without a source's name is the mean over sources, weighted by their shares of the training prompts.
+    The metric `accuracy` without a source's name is the mean of the sources' accuracies, weighted by their shares of the
+    training prompts.
     """
     metrics: dict[str, float] = {}
     total, weights = 0.0, 0.0

@@ -25,7 +25,7 @@ POLL_S = 0.5
 def settle_all(
     episodes: Episodes, rows: Sequence[EpisodeRow], ended: Callable[[EpisodeRow], None], poll: Callable[[], None]
 ) -> list[EpisodeRow]:
-    """Wait for the sessions of `rows`; return, in order, the rows in which the model has the next turn.
+    """Wait for the sessions of `rows`, and return, in order, the rows whose episode goes on with a turn of the model.
 
     Args:
         episodes: plays the episodes.
@@ -51,7 +51,10 @@ def settle_all(
 
 
 class FreeReplies:
-    """Hands replies to `EpisodeEngine.play` in the order in which they come."""
+    """Source of requests for `EpisodeEngine.play`: makes the next turn of an episode as soon as its replies have come.
+
+    No episode waits for the replies of another one.
+    """
 
     def __init__(
         self, episodes: Episodes, ended: Callable[[EpisodeRow], None], poll: Callable[[], None], clock: Stopwatch
@@ -75,7 +78,10 @@ class FreeReplies:
         row.waiting.add_done_callback(lambda _: self._done.put(row))
 
     def arrivals(self, idle: bool) -> list[Request]:
-        """Return the next turns of the episodes whose replies have come; see `engines.base.Arrivals`."""
+        """Return requests for the next turns of the episodes whose replies have come.
+
+        For `idle` see `engines.base.Arrivals`.
+        """
         turns: list[Request] = []
         while self._waiting and (row := self._next(block=idle and not turns)) is not None:
             self._waiting -= 1
@@ -104,7 +110,7 @@ class FreeReplies:
 
 
 def abandon(rows: Iterable[EpisodeRow]) -> None:
-    """End the sessions of `rows`, episodes that are not played to their end."""
+    """End the sessions of `rows`, whose episodes will not be played to their end."""
     for row in rows:
         if row.reason is None:
             row.episode.end()
@@ -118,7 +124,7 @@ def plays(engine: Any) -> bool:
 def play_turns(engine: Any, requests: Sequence[Request], temperature: float, on_finished: OnFinished) -> None:
     """Sample a completion for each request with any engine.
 
-    An engine that is not an `EpisodeEngine` samples all turns with the limit of the request with the most room.
+    An engine that is not an `EpisodeEngine` has one token limit for all turns: that of the request with the most room.
 
     Args:
         engine: samples from the policy.

@@ -38,7 +38,9 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def distill_logits(config: LogitConfig) -> Path:
-    """Distil on given examples, from the newest checkpoint if there is one, and return the final model's folder.
+    """Distil a teacher's distributions on given examples, and return the final model's folder.
+
+    If there is a checkpoint, training resumes from the newest.
 
     Raises:
         UsageError: a model, the examples or a checkpoint do not fit.
@@ -132,7 +134,9 @@ def kl_gradient(
 
 
 def distill_on_policy(config: OnPolicyConfig) -> Path:
-    """Distil on the student's samples, from the newest checkpoint if there is one, and return the final model's folder.
+    """Distil a teacher on completions that the student samples, and return the final model's folder.
+
+    If there is a checkpoint, training resumes from the newest.
 
     Raises:
         UsageError: a model, a source or a checkpoint does not fit.
@@ -200,7 +204,7 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
 
 
 def with_advantages(rows: Sequence[TrainingRow], teacher_logprobs: Sequence[Sequence[float]]) -> list[TrainingRow]:
-    """Return `rows` with each token's advantage; see `reverse_kl_advantages`."""
+    """Return `rows` with an advantage for each token, which `reverse_kl_advantages` computes from the log-probabilities."""
     found = []
     for row, told in zip(rows, teacher_logprobs, strict=True):
         own_1T = torch.tensor([row.sampler_logprobs or ()], dtype=torch.float64)

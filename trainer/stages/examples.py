@@ -38,7 +38,7 @@ class Example:
 
     @property
     def prompt(self) -> Prompt:
-        """Return the prompt for the tokenizer's chat template; no environment grades it."""
+        """Return the messages of the example as a `Prompt` to encode with the chat template. No environment grades it."""
         metadata = {TOOLS: self.tools} if self.tools else {}
         return Prompt(messages=self.messages, environment="", references={}, metadata=metadata)
 
@@ -77,11 +77,10 @@ def read_examples(path: Path) -> list[Example]:
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield (`file:line`, value) for each line of a JSON Lines file, plain or gzip, that is not blank.
+    """Yield (`file:line`, value) for each line of a JSON Lines file, which may be gzipped; blank lines are skipped.
 
     Raises:
-        UsageError: the file cannot be read, or a line is not JSON as `strict_json` reads it: it refuses repeated fields and
-            NaN.
+        UsageError: the file cannot be read, or a line is not JSON. Repeated fields and NaN are refused; see `strict_json`.
     """
     try:
         data = path.read_bytes()
@@ -121,7 +120,7 @@ def _example(row: Any, place: str) -> Example:
 
 
 def messages_of(value: Any, field: str, place: str) -> tuple[Message, ...]:
-    """Return the messages in `value`, the contents of the field `field`; there is at least one.
+    """Return the messages in `value`, which is the content of the field `field`. An empty list is refused.
 
     Raises:
         UsageError: `value` is not a list of messages; the error message begins with `place`.
@@ -140,7 +139,7 @@ def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed
 
     Args:
         sources: environments with their options and templates; weights and other fields do not matter.
-        split: train or test; no question is in both.
+        split: train or test; these have no question in common.
         count: number of all solutions.
         seed: key of the tasks.
 
@@ -175,8 +174,8 @@ def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed
 def episode_examples(prompt: Prompt, episode: Completion) -> list[Example]:
     """Return one example for each assistant turn of an episode: the prompt is everything before the turn.
 
-    No mask is needed, because no example's completion contains a later turn. With a chat template that always writes earlier
-    turns in the same way (`Bridge.check`), the tokens are those of a rollout.
+    Each completion is a single turn, so no tokens need to be masked. If the chat template always writes earlier turns in the
+    same way (`Bridge.check`), the tokens are those of a rollout.
     """
     messages, found = list(prompt.messages), []
     for turn in episode.turns:

@@ -10,7 +10,7 @@ from verigym.trainer.monitoring.report import write_report
 
 
 def grpo(config: TrainConfig) -> Path:
-    """Train as `verigym train` does, write `curves.png` and `samples.html`, and return the final model's folder.
+    """Train with GRPO as `verigym train` does, write `curves.png` and `samples.html`, and return the final model's folder.
 
     Raises:
         UsageError, Interrupted: as `trainer.loop.train`.

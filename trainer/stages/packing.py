@@ -34,7 +34,7 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Return, for each packed row, the numbers of the sequences in it, by first fit decreasing.
+    """Pack sequences of the given `lengths` into rows, by first fit decreasing; return the sequences' numbers for each row.
 
     Each row has at most `capacity` tokens; a longer sequence has a row of its own. First fit decreasing uses at most 11/9 of
     the smallest number of rows, plus one (Johnson 1973).
@@ -59,9 +59,9 @@ def hidden_packed(
     completions: Sequence[Sequence[int]],
     how: ForwardOptions,
 ) -> torch.Tensor:
-    """Return the last hidden state before each completion token, in the order of the rows' numbers, [N, H].
+    """Return the last hidden states before each completion token, `[N, H]`, in the order in which `rows` lists the sequences.
 
-    If the model's head is not known, return logits instead, [N, V].
+    If the model's head is not known, return logits `[N, V]` instead.
     """
     ids: list[list[int]] = []
     places: list[list[int]] = []
@@ -110,7 +110,9 @@ def packed_rows(
     how: ForwardOptions,
     capacity: int | None,
 ) -> Iterator[list[list[int]]]:
-    """Yield micro-batches of packed rows, each row a list of the numbers in it, within the token budget.
+    """Divide examples into packed rows, and yield the rows in micro-batches within the token budget.
+
+    A packed row is a list of the numbers of its examples.
 
     Args:
         model: a transformers causal language model.
@@ -134,7 +136,10 @@ def packed_passes(
     how: ForwardOptions,
     capacity: int | None = None,
 ) -> Iterator[tuple[list[int], Pass]]:
-    """Yield micro-batches of packed rows as (example numbers, a function that runs them), like `micro_batch_passes`."""
+    """Yield micro-batches of packed rows as pairs (example numbers, a function that runs their forward pass).
+
+    The caller must call the functions as with `micro_batch_passes`.
+    """
     for rows in packed_rows(model, prompts, completions, how, capacity):
         yield [number for row in rows for number in row], partial(score_packed, model, rows, prompts, completions, how)
 

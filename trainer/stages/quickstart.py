@@ -57,7 +57,7 @@ WARMUP_STEPS = 30
 
 @dataclass(frozen=True)
 class Sizes:
-    """Numbers of steps, prompts and evaluations. With the defaults, the quickstart takes a few minutes on two CPU cores."""
+    """Sizes of the quickstart: numbers of steps, prompts and evaluations. The defaults take a few minutes on two CPU cores."""
 
     cold_start_steps: int = 300
     cold_start_batch: int = 32
@@ -72,7 +72,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Result:
-    """Held-out accuracy with greedy decoding, as the mean over the sources."""
+    """Results of the quickstart. Accuracies are on held-out prompts with greedy decoding, as the mean over the sources."""
 
     untrained: float
     cold_start: float
@@ -83,7 +83,7 @@ class Result:
 
 
 def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads: int | None = None) -> Result:
-    """Train the model, print its held-out accuracy before and after each stage, and return it.
+    """Train a small model, print its held-out accuracy before and after each stage, and return the accuracies.
 
     If the process is killed, the same call resumes.
 

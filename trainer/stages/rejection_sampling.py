@@ -94,7 +94,7 @@ def sample(config: SampleConfig) -> Path:
 def draw(
     sources: Sequence[Source], config: SamplerFields, count: int, codec: Codec
 ) -> tuple[list[tuple[Source, Prompt]], Counter[str]]:
-    """Return `count` tasks by the sources' shares, and how many prompts of each source were left out.
+    """Return `count` tasks, divided among the sources by their shares, and the number of prompts of each source left out.
 
     The result depends on the arguments alone.
 
@@ -186,7 +186,10 @@ def summary(
     left_out: Counter[str],
     made_with: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return counts, over all sources and by source, with `removed by ...` for each rule that removed something."""
+    """Return the counts for `summary.json`, over all sources and by source.
+
+    For each rule that removed samples there is a count `removed by ...`.
+    """
     counts: dict[str, dict[str, float]] = {}
     for label in ["all", *dict.fromkeys(one.source for one in found)]:
         mine = [one for one in found if label in ("all", one.source)]

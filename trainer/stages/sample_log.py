@@ -50,12 +50,12 @@ class Sample:
 
     @property
     def to_retry(self) -> bool:
-        """Return True if there is no verdict and grading again may give one; an invalid gold stays invalid."""
+        """Return True if there is no verdict, but grading again may give one. For an invalid gold the result is False."""
         return self.score.error is not None and self.score.error.kind != "gold_invalid" and not self.to_play_again
 
     @property
     def to_play_again(self) -> bool:
-        """Return True if this is an episode in which our side failed, not the model."""
+        """Return True if this is an episode that failed because of verigym, not because of the model."""
         return self.episode is not None and self.episode.failure is not None
 
 
@@ -86,9 +86,10 @@ def samples_of_group(number: int, group: Group) -> PromptSamples:
 
 
 class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
-    """A file with one line per prompt. The first line holds the settings with which the other lines were made.
+    """File of finished prompts, one per line, from which an interrupted stage continues.
 
-    Replaced lines are written to `FILE.retried` beside it, until `merge_replacements` moves them into the file.
+    The first line holds the settings with which the other lines were made. Replacements of lines are first written to a file
+    `FILE.retried` beside it; `merge_replacements` moves them into the file itself.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
             self._beside.unlink()
 
     def reorder(self, found: Sequence[T]) -> None:
-        """Rewrite the file with the prompts `found`, the same ones in another order, in one atomic step."""
+        """Rewrite the file in the order of `found`, which holds the same prompts in another order, in one atomic step."""
         self.merge_replacements()  # it names places
         self.found = list(found)
         self._rewrite()
@@ -248,7 +249,7 @@ TaskId = tuple[str, str, int]
 
 
 def task_ids(pairs: Iterable[tuple[str, str]]) -> list[TaskId]:
-    """Return an id for each task that differs from all others and does not depend on their order.
+    """Return a unique id for each task. The ids of tasks do not change if the tasks come in another order.
 
     Args:
         pairs: source and key of each task's prompt.
@@ -292,10 +293,11 @@ def sample_all(
         max_new_tokens: most tokens of a completion.
         temperature: 0 is greedy.
         prompts_at_a_time: number of prompts between two writes.
-        by_place: if True, a task's index is in its randomness key. If not, its source is, and more tasks or more samples can
-            be added to a log later; an environment that grades groups then gets a prompt's samples anew.
+        by_place: if True, the randomness key of a task contains its index in `tasks`. If False, it contains the task's source,
+            so that more tasks or more samples can be added to a log later; an environment that grades groups then grades all
+            samples of a prompt again.
         title: title of the progress bar.
-        episodes: see `collect`. An episode in which our side failed is played again.
+        episodes: see `collect`. An episode that failed because of verigym, not because of the model, is played again.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or SIGUSR1; finished prompts are in the log.

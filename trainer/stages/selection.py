@@ -29,7 +29,10 @@ Rule = Callable[[Sequence[Candidate]], list[int]]
 
 
 def best(candidates: Sequence[Candidate]) -> list[int]:
-    """Return all candidates by descending reward, then by length. Wrong ones are included: combine this with a least reward."""
+    """Return the indices of all scored candidates, the best first: by descending reward, then by length.
+
+    Wrong candidates are included, so combine this rule with a least reward.
+    """
     scored = [n for n, one in enumerate(candidates) if one.score.reward is not None]
     return sorted(scored, key=lambda n: (-(candidates[n].score.reward or 0.0), candidates[n].tokens, n))
 
@@ -135,15 +138,16 @@ def select(
 ) -> Selection:
     """Choose among a prompt's completions.
 
-    A completion is never kept if it has no verdict, was cut off, has the same text (apart from spaces) as one already kept,
-    or its verdict lacks the component of a condition, such as one after a failed gate.
+    A completion is never kept if it has no verdict, was cut off, or has the same text (apart from spaces) as a completion that
+    was already kept. It is not kept either if its verdict lacks a component that a condition is about, for example because a
+    gate failed before.
 
     Args:
         candidates: a prompt's completions.
         rule: a name in RULES.
         at_most: most completions per prompt; None for no bound.
         least_reward: smallest reward; None for no bound.
-        conditions: all of them must hold; each with its component's name in these scores.
+        conditions: conditions that must all hold, each with the name that its component has in the scores.
     """
     order = RULES[rule](candidates)
     kept: list[int] = []

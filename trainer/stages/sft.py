@@ -28,7 +28,9 @@ T = TypeVar("T")
 
 
 def sft(config: SftConfig) -> Path:
-    """Fine-tune, from the newest checkpoint in `config.output` if there is one, and return the final model's folder.
+    """Fine-tune a model on completions, and return the final model's folder.
+
+    If `config.output` has a checkpoint, training resumes from the newest.
 
     Raises:
         UsageError: the model, the examples or a checkpoint do not fit.

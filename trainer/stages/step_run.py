@@ -78,7 +78,10 @@ class StepRun(ABC):
 
     @abstractmethod
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Return the model and its tokenizer from `checkpoint`, which `save` wrote; the initial ones if None."""
+        """Load the model and its tokenizer from `checkpoint`, which `save` wrote, or the initial ones if it is None.
+
+        Return both.
+        """
 
     @abstractmethod
     def save(self, folder: Path) -> None:
@@ -178,7 +181,10 @@ class PolicyRun(StepRun):
     config: FitFields
 
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Return the model and its tokenizer, from `checkpoint` if it is given; see `lora.load_policy`."""
+        """Load the model and its tokenizer from `checkpoint`, or the initial model if it is None, and return both.
+
+        See `lora.load_policy`.
+        """
         return load_policy(self.config.model, self.config, self.config.seed, self.device, checkpoint)
 
     def save(self, folder: Path) -> None:

@@ -17,7 +17,10 @@ Pool = dict[str, tuple[int, float | None]]
 
 
 class Curriculum:
-    """Each source's pools of easy, normal and hard tasks. A new task is normal until its first verdicts."""
+    """Decides how often tasks are repeated, by the policy's pass rates on them.
+
+    Each source has pools of easy, normal and hard tasks. A new task is normal until it has verdicts.
+    """
 
     def __init__(
         self,
@@ -86,13 +89,16 @@ class Curriculum:
         return key not in self.pools[label]["easy"] and key not in self.pools[label]["hard"]
 
     def drew(self, label: str, key: str, index: int) -> None:
-        """Record the number `index` of a drawn task, and that this step samples it."""
+        """Record that this step samples the task `key` of the source `label`, and that the task's number is `index`."""
         self.sampled[label].add(key)
         if self.is_normal(label, key):
             self.pools[label]["normal"].setdefault(key, (index, None))
 
     def observe(self, label: str, key: str, rate: float) -> None:
-        """Move a drawn task to its pool. Its running pass rate becomes the mean of its last value and the new `rate`."""
+        """Update the pass rate of a task, and move the task to the pool that fits.
+
+        The task's running pass rate becomes the mean of its previous value and the new `rate`.
+        """
         pools = self.pools[label]
         index, before = next(pool.pop(key) for pool in pools.values() if key in pool)
         rate = rate if before is None else (before + rate) / 2

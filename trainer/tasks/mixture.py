@@ -38,7 +38,7 @@ LOOK_ON = 100
 
 
 class Tasks(Protocol):
-    """Returns tasks by number: endless for a generator, in a new order each epoch for a data set."""
+    """Sequence of a source's tasks by number: endless for a generator, in a new order in each epoch for a data set."""
 
     def __call__(self, index: int) -> Prompt:
         """Return task number `index`."""
@@ -65,9 +65,9 @@ OpenRows = Callable[..., PromptDataset]
 
 
 class Mixture:
-    """Draws prompts from the sources.
+    """Draws the prompts of a run from its sources, by their weights.
 
-    Checkpoints save `drawn`, the number of prompts drawn from each source, and the curriculum's state if there is one.
+    A checkpoint saves `drawn`, the number of prompts drawn from each source, and the curriculum's state if there is one.
     """
 
     def __init__(self, sources: Sequence[Source], seed: int, curriculum: Curriculum | None = None) -> None:
@@ -79,9 +79,9 @@ class Mixture:
         """Prompts that were too long, by source, since the counter was last reset; not part of checkpoints."""
 
     def plan(self, step: int, count: int) -> list[Source]:
-        """Return the sources of `count` prompts of this step, by systematic sampling.
+        """Return, for each of `count` prompts of a step, the source that it will come from, by systematic sampling.
 
-        The number of each source's prompts differs from its share of `count` by less than 1.
+        The number of a source's prompts differs from its share of `count` by less than 1.
 
         Args:
             step: part of the randomness key.
@@ -292,7 +292,7 @@ def _from_dataset(
 
 
 def held_out_rows(label: str, of: int, count: int) -> list[int]:
-    """Return the numbers of the rows that are held out, ascending. A larger `count` includes the rows of a smaller one.
+    """Return the numbers of the rows that are held out, ascending. With a larger `count`, the same rows and more are held out.
 
     Args:
         label: label of the source.
@@ -321,10 +321,10 @@ def _warn_of_overlap(label: str, rows: PromptDataset, held_rows: PromptDataset, 
 
 
 def composed(config: SourceConfig, environment: Environment) -> list[Environment]:
-    """Return the source's environment and its wrappers, innermost first.
+    """Return the source's environment and the environments that wrap it, innermost first.
 
-    The wrappers are the sum with added rewards, the format gate and the tools. With `graded_by`, that environment replaces the
-    source's own.
+    The wrappers add rewards, the format gate and tools. If `graded_by` is set, the environment that it names takes the place of
+    the source's own.
 
     Raises:
         UsageError: a component is unknown, has a bad option or could outweigh the environment's own reward.
@@ -356,7 +356,7 @@ def composed(config: SourceConfig, environment: Environment) -> list[Environment
 
 
 def as_graded(config: SourceConfig, layers: Sequence[Environment], prompt: Prompt) -> Prompt:
-    """Return a task of the source's own environment as a task of the environment that grades it.
+    """Convert a task of the source's own environment into a task of the environment that will grade it, and return that.
 
     Args:
         config: the source.

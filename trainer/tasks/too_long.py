@@ -65,7 +65,7 @@ def fitting(
 
 
 def check_tasks(sources: Sequence[Source], codec: Codec, limit: int, share: float) -> None:
-    """Check the lengths of the first tasks of each source (their order is random) before a run.
+    """Check, before a run, that not too many prompts are too long; the first tasks of each source are a random sample.
 
     Args:
         sources: the mixture.

@@ -20,7 +20,7 @@ from verigym.envs.extras import need
 
 
 class Rollout:
-    """An async rollout function, called with one of ART's models and a row; made by `rollout`."""
+    """Async rollout function made by `rollout`; it is called with one of ART's models and a row, and returns the trajectory."""
 
     def __init__(self, scorer: Scorer, episodes: Episodes, theirs: ModuleType, sampling: Mapping[str, Any]) -> None:
         self.scorer, self._episodes, self._theirs, self._sampling = scorer, episodes, theirs, sampling

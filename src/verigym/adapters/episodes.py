@@ -26,7 +26,9 @@ from verigym.envs.tools.call_formats import DEFAULT, CallFormat
 
 
 class Episodes:
-    """Opens episodes of a scorer's tasks. The worker processes start when the first episode needs them.
+    """Opens episodes of the tasks of a scorer, for adapters of trainers that have several turns.
+
+    The worker processes start when the first episode needs them.
 
     Args:
         scorer: provides the tasks and grades them.
@@ -100,7 +102,7 @@ class PlayedEpisode:
         return self._transcript.written
 
     def turn(self, text: str) -> Sequence[Message]:
-        """Play `text` as the model's next turn; return the messages it reads next, or nothing if the episode is now over.
+        """Play `text` as the model's next turn, and return the messages that the model reads next; none if the episode is over.
 
         Raises:
             UsageError: the episode was already over.
@@ -128,7 +130,7 @@ class PlayedEpisode:
 
         Args:
             reason: why it ends; `length`, for example, if the last turn was cut off and gets no reply.
-            text: the last turn's text, if the session is not to reply to it.
+            text: the text of a last turn to which the session must not reply; None if there is no such turn.
 
         Raises:
             UsageError: the episode was already over.
@@ -229,7 +231,8 @@ async def _settled(future: Future[Any] | None) -> None:
 def written_calls(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     """Return `calls`, pairs of tool name and arguments that a trainer has parsed, as text in the format that sessions parse.
 
-    The rest of the model's turn is left out: an unclosed tag in it would hide the calls, and only the last turn is graded.
+    Other text of the model's turn is left out, because an unclosed tag in it would hide the calls. This does not affect the
+    grading, which considers only the last turn.
     """
     written = (json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls)
     return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in written)
@@ -252,7 +255,7 @@ def refuse_other_formats(label: str, environment: Environment, who: str) -> None
 
 
 def call_formats(environment: object) -> Iterator[CallFormat]:
-    """Yield the tool-call formats that `environment`, and each environment it is composed of, parses."""
+    """Yield the format in which `environment` parses tool calls; for a composed environment, the formats of all its parts."""
     calls = getattr(environment, "calls", None)
     if isinstance(calls, CallFormat):
         yield calls

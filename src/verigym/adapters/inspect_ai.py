@@ -42,8 +42,8 @@ def scorer(
 ) -> inspect_ai.scorer.Scorer:
     """Return a scorer for an inspect task: `scorer=scorer("math", columns={"answer": "target"})`.
 
-    A sample's metadata holds its task: either in `verigym`, where `task` and `Sources.rows` put it, or in the fields that
-    `columns` maps to the reference. In `columns`, `target` stands for the sample's target.
+    The task of a sample is in its metadata. It is either in the field `verigym`, where `task` and `Sources.rows` put it, or in
+    the fields that `columns` maps to the reference. In `columns`, the name `target` stands for the sample's target.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it, or an existing `Scorer`.
@@ -79,7 +79,7 @@ def player(what: Scorer | Episodes) -> inspect_ai.solver.Solver:
     used. A task without episodes is over after one text.
 
     Args:
-        what: the scorer of the tasks, or `Episodes` made from one if other limits are wanted.
+        what: the scorer of the tasks, or an `Episodes` object made from that scorer, to set other limits.
 
     Raises:
         UsageError: inspect_ai is not installed.

@@ -41,8 +41,8 @@ SETTINGS: Mapping[str, Any] = {"workers": 1, "start_timeout_s": 300.0}
 def over_scored(values: Sequence[float]) -> float:
     """Return the mean of `values` without the NaNs, or NaN if all are NaN.
 
-    The function's name must not contain `mean`: lighteval would then compute a plain standard error, which NaN spoils, and not
-    resample.
+    The function's name must not contain `mean`, because lighteval would then compute a plain standard error, which NaN spoils,
+    in place of resampling.
     """
     scored = [one for one in values if not math.isnan(one)]
     return sum(scored) / len(scored) if scored else math.nan
@@ -53,12 +53,12 @@ def metric(
 ) -> lighteval.metrics.utils.metric_utils.SampleLevelMetricGrouping:
     """Return a metric for lighteval's tasks: the rewards, and as `verigym_unscored` the number of texts without one.
 
-    A document's `specific` holds its task: either in `verigym`, where `tasks` and `Sources.rows` put it, or in the fields that
-    `columns` maps to the reference. In `columns`, `gold` stands for the document's first gold.
+    The task of a document is in its `specific`. It is either in the field `verigym`, where `tasks` and `Sources.rows` put it,
+    or in the fields that `columns` maps to the reference. In `columns`, the name `gold` stands for the document's first gold.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.
-        columns: maps each field of the reference to the name in the document's `specific`, or to `gold`.
+        columns: maps each field of the reference to the key of `specific` that holds it, or to `gold`.
         settings: keyword arguments of `Scorer`; `SETTINGS` by default.
 
     Raises:
@@ -110,7 +110,7 @@ def tasks(
     generation_size: int = GENERATION_TOKENS,
     **settings: Any,
 ) -> list[lighteval.tasks.lighteval_task.LightevalTaskConfig]:
-    """Return lighteval tasks, one per source, for a `TASKS_TABLE`; their held-out rows are the ones that `verigym eval` uses.
+    """Return lighteval tasks, one per source, for a `TASKS_TABLE`. Their rows are the held-out rows that `verigym eval` uses.
 
     Args:
         what: the data set, environment or mixture, as `open_held_out` accepts it.
@@ -161,7 +161,7 @@ def tasks(
 
 
 def plain_name(label: str) -> str:
-    """Return `label`, which may be a path, without the characters that lighteval or a file system would interpret."""
+    """Return `label`, which may be a path, without characters that have a meaning to lighteval or in file names."""
     return (
         re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(label).stem if label.endswith((".yaml", ".yml")) else label).strip("._")
         or "tasks"

@@ -124,7 +124,7 @@ def server(
 
 
 def row_of_gym(sources: Sources, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `row` of `sources` in NeMo Gym's format: the task, and its prompt and tools as the Responses API expects them."""
+    """Convert `row`, a row of `sources`, to NeMo Gym's format: the task, with its prompt and tools as for the Responses API."""
     _, prompt = sources.task(row[COLUMN])
     asked: dict[str, Any] = {"input": [{"role": one.role, "content": one.content} for one in prompt.messages]}
     tools: Any = prompt.metadata.get(TOOLS) or ()

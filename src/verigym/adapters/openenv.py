@@ -36,7 +36,7 @@ SESSIONS = 64
 
 
 class Types(NamedTuple):
-    """The classes of the messages between client and server: actions, observations and states."""
+    """The classes of the messages that OpenEnv's client and server exchange: actions, observations and states."""
 
     action: type[Any]
     """`text`, and `finish_reason` where the model did not end it itself."""
@@ -48,7 +48,7 @@ class Types(NamedTuple):
 
 @cache
 def types() -> Types:
-    """Return verigym's subclasses of OpenEnv's action, observation and state.
+    """Return the `Types` for verigym: its subclasses of OpenEnv's action, observation and state.
 
     Raises:
         UsageError: openenv is not installed.
@@ -213,7 +213,7 @@ def client(base_url: str, **settings: Any) -> Any:
 
 
 class Game:
-    """The episode that one client plays.
+    """The state of one client of the server: the episode that it is playing.
 
     Args:
         episodes: opens the episodes.
@@ -285,7 +285,7 @@ class Game:
 
 
 class Rows:
-    """The tasks of a server by number. The training tasks are read from `sources` only as far as they are requested.
+    """The tasks of a server, by split and number. Training tasks are read from `sources` only when they are first requested.
 
     Args:
         sources: where the tasks come from.
@@ -312,7 +312,10 @@ class Rows:
         return self._train if split == TRAIN else len(self._held_out)
 
     def cell(self, split: str, index: int | None, seed: int | None) -> str:
-        """Return a task of `split` as JSON text: number `index`, or else one chosen by `seed`, or else the next."""
+        """Return a task of `split` as JSON text.
+
+        It is the task number `index`; if `index` is None, a task chosen by `seed`; if both are None, the next task in order.
+        """
         most = self.count(split)
         if not most:
             raise UsageError(f"the split {split!r} has no tasks of its own: give reset a row, verigym=...")

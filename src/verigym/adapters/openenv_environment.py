@@ -65,7 +65,7 @@ class OpenEnvTask(Reference):
 
 
 class OpenEnvEnvironment(BaseEnvironment[OpenEnvTask, OpenEnvOptions]):
-    """Plays episodes on an OpenEnv server; the reward is the sum of the rewards that the server gives."""
+    """Environment whose tasks are episodes on an OpenEnv server; the reward is the sum of the rewards that the server gives."""
 
     name = "openenv"
     version = "1"
@@ -108,7 +108,7 @@ class OpenEnvEnvironment(BaseEnvironment[OpenEnvTask, OpenEnvOptions]):
         return self.prompt(first, reset=reset, metadata={"split": split, "index": index})
 
     def open(self, prompt: Prompt, seed: str) -> OpenEnvSession:
-        """Begin an episode of `prompt`. The task's own seed resets the server, so all samples of the prompt start alike.
+        """Begin an episode of `prompt`. The server is reset with the task's own seed, so all samples of a prompt start alike.
 
         Raises:
             EnvironmentFailure: the server does not answer, or begins another task than the prompt's.
@@ -172,7 +172,7 @@ class OpenEnvSession:
         return Reply(messages=(Message(role="user", content=said),), reward=reward)
 
     def close(self) -> Mapping[str, JsonValue]:
-        """Disconnect; return the rewards of all steps, and whether the server ended the episode."""
+        """Disconnect from the server; return the rewards of all steps, and whether the server ended the episode."""
         self._client.close()
         return {"rewards": list(self._rewards), "done": self._done}
 

@@ -49,8 +49,8 @@ def reward_func(
 ) -> Callable[..., dict[str, Any]]:
     """Return the function `reward_func(queries, prompts, labels)` that OpenRLHF calls.
 
-    Its result holds `rewards` and `scores`, tensors of shape (N,), and in `extra_logs` two more: `correct` is 1 for a correct
-    completion, and `unscored` is 1 where the reward is only a substitute for a missing one.
+    Its result holds the tensors `rewards` and `scores` of shape (N,), and in `extra_logs` two more tensors: `correct` is 1 for
+    a correct completion, and `unscored` is 1 where the reward is only a substitute because grading gave none.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it. For rows of `Sources.rows`, start

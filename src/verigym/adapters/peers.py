@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Peer:
-    """A trainer or evaluator that verigym's environments plug into."""
+    """Description of a trainer or evaluator in which verigym's environments can be used."""
 
     package: str
     """Its distribution on PyPI, or that of the client."""

@@ -110,7 +110,7 @@ class Scorer:
         return await asyncio.wrap_future(self.submit(task, completion))
 
     def reward(self, score: Score) -> float | None:
-        """Record `score` in `health` and return its reward, or None, never 0, if it has none.
+        """Record `score` in `health`, and return its reward. A score without a reward gives None, never 0.
 
         Raises:
             UsageError: `stop_after` completions in a row have got no reward.
@@ -133,7 +133,7 @@ class Scorer:
 
 @dataclass(frozen=True)
 class Told:
-    """The reward that is reported for one completion to a trainer that cannot leave a completion out."""
+    """The reward that is reported for a completion to a trainer that needs a number for every completion."""
 
     reward: float
     score: Score
@@ -143,7 +143,7 @@ class Told:
 
 
 class Always:
-    """Rewards for trainers that cannot leave a completion out: each call returns a number or raises an error.
+    """Gives rewards to trainers that need a number for every completion: each call returns a number or raises an error.
 
     Args:
         scorer: grades the completions.
@@ -170,7 +170,7 @@ class Always:
         return self.after(self.scorer.score(task, completion), task, completion)
 
     def after(self, score: Score, task: tuple[str, Prompt], completion: CompletionLike) -> Told:
-        """Do the same as `reward` for a completion whose first grading has already returned `score`."""
+        """Return the reward to report for a completion, as `reward` does, if its first grading has already returned `score`."""
         for wait_s in self._waits(score, completion):
             time.sleep(wait_s)
             score = self.scorer.score(task, completion)

@@ -30,7 +30,9 @@ def environment(
     stop_after: int | None = 64,
     **settings: Any,
 ) -> type:
-    """Return a subclass of skyrl-gym's `BaseTextEnv` to register there; it plays several turns if a source has tools or turns.
+    """Return a subclass of skyrl-gym's `BaseTextEnv`, to be registered with skyrl-gym.
+
+    It plays several turns if a source has tools or turns.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.

@@ -43,7 +43,8 @@ class Sources:
 
     Args:
         environments: the environments by label.
-        made: the sources that have tasks of their own, in order; empty if the trainer's rows bring references in columns.
+        made: the sources that have tasks of their own, in order; empty if the tasks come from the trainer's rows, which then
+            have the references in columns.
         seed: determines the order of the rows.
     """
 
@@ -79,7 +80,7 @@ class Sources:
                 yield row_of(source.label, mixture.draw(source))
 
     def held_out(self) -> Iterator[dict[str, Any]]:
-        """Yield the held-out rows; `open_sources` or `open_held_out` has set how many each source has."""
+        """Yield the held-out rows of all sources. Their number was set by `open_sources` or `open_held_out`."""
         for source in self._made:
             for prompt in source.held_out:
                 yield row_of(source.label, prompt)
@@ -141,7 +142,7 @@ def open_sources(
     seed: int | None = None,
     **options: Any,
 ) -> Sources:
-    """Return the sources to score or train on. An argument that would have no effect is refused.
+    """Return the sources that `what` names, to train on or to score with. An argument that would have no effect is refused.
 
     Args:
         what: an environment, its name or `module:Class`; the name or YAML file of a data set; the name or file of a suite; the
@@ -186,9 +187,9 @@ def open_held_out(
     data_dir: Path | str | None = None,
     **options: Any,
 ) -> Sources:
-    """Return sources to evaluate, whose `held_out` rows are the ones that `verigym eval` uses. They are not for training.
+    """Return the sources that `what` names, for an evaluation: their `held_out` rows are the rows that `verigym eval` uses.
 
-    An argument that would have no effect is refused.
+    The sources are not for training. An argument that would have no effect is refused.
 
     Args:
         what: the data set, environment or mixture, as `open_sources` accepts it.

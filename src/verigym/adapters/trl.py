@@ -41,7 +41,9 @@ def reward_function(
     turn_timeout_s: float = 30.0,
     **settings: Any,
 ) -> RewardFunction:
-    """Return a function for `GRPOTrainer(reward_funcs=...)`; its `rows` and `environments` give the trainer's other arguments.
+    """Return a reward function for `GRPOTrainer(reward_funcs=...)`.
+
+    Its methods `rows` and `environments` give the trainer's data set and `environment_factory`.
 
     Args:
         what: an environment, a data set, a suite or a mixture, as `open_sources` accepts it.
@@ -131,7 +133,7 @@ class RewardFunction:
         return self.scorer.health
 
     def rows(self, count: int) -> Iterator[dict[str, Any]]:
-        """Yield `count` rows as `Sources.rows` does; their column `environment` names the class that TRL plays them with."""
+        """Yield `count` rows as `Sources.rows` does. A further column `environment` names the class that plays the row."""
         for row in self.scorer.sources.rows(count):
             yield {**row, "environment": row["source"]}
 

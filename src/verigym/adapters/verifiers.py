@@ -52,8 +52,8 @@ def plugin(
 ) -> tuple[type[Any], type[Any]]:
     """Return a Taskset class and an Env class of verifiers, for a module to export in its `__all__`.
 
-    The Env has one agent, called `agent`. Its default is verifiers' plain chat (`null`) in a local process, because the tasks
-    are answered in text; for tasks with tools or turns, that chat talks to sessions in verigym's worker processes.
+    The Env has one agent, called `agent`. By default this is verifiers' plain chat (`null`) in a local process, because the
+    tasks are answered in text. For tasks with tools or turns, the chat talks to sessions in verigym's worker processes.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it; with `evaluate`, as `open_held_out`

@@ -59,7 +59,7 @@ class VerifiersTask(Reference):
 
 
 class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
-    """Grades with the rewards and judges of a verifiers task; the prompts are the tasks that its taskset loads.
+    """Environment that takes its tasks from a taskset of verifiers, and grades with the rewards and judges of the taskset.
 
     Raises:
         UsageError: verifiers or the taskset is not installed; its tasks need a sandbox, tools or an Env of their own, which are
@@ -89,8 +89,8 @@ class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
         """Return task number `index` of `split`, in the taskset's order; after the last task it starts again with the first.
 
-        A taskset has no splits. If it is finite, `test` consists of every tenth task, beginning with the first, and `train` of
-        the rest.
+        A taskset has no splits of its own. If it is finite, every tenth task, beginning with the first, belongs to `test`, and
+        all other tasks to `train`.
         """
         return self._asked(_opened(self._settings).task(split, index))
 

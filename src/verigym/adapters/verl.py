@@ -70,7 +70,8 @@ def compute_score(
 def rows(what: SourcesLike | Sources, count: int, **options: Any) -> Iterator[dict[str, Any]]:
     """Yield `count` rows for verl's parquet files.
 
-    Each has `data_source` (the source), `prompt`, `reward_model`, `extra_info` with the whole task, and `agent_name`.
+    Each row has the columns `data_source` (the source), `prompt`, `reward_model`, `extra_info` (the whole task) and
+    `agent_name`.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.
@@ -101,10 +102,10 @@ def agent_loop(
     stop_after: int | None = 64,
     **settings: Any,
 ) -> type:
-    """Return the agent loop class that the entry `verigym` of verl's agent-loop configuration names as its `_target_`.
+    """Return an agent loop class for verl, to be named as `_target_` in the entry `verigym` of verl's agent-loop configuration.
 
-    The loop plays an episode through verl's server, with token ids in and out, and sets the episode's reward itself, so that
-    verl calls no reward manager. Tokens that the model reads are masked from the loss.
+    The loop plays an episode through verl's server, which takes and returns token ids. It sets the episode's reward itself, so
+    verl calls no reward manager. Tokens that the model reads but did not write are masked from the loss.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it; sources of one turn are played, too.

@@ -20,7 +20,10 @@ DEFAULT_LEVEL_COLUMN, DEFAULT_POLICY_COLUMN = "level", "policy"
 
 
 class CaseColumns(BaseModel):
-    """Names of the columns that hold a case's parts. A dotted name that is no column itself is a path into nested values."""
+    """Names of the input columns that hold the parts of a case, such as its gold and its answer.
+
+    A dotted name that is no column itself is a path into nested values.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -92,7 +95,7 @@ class Case:
 
 
 def boxed(text: str) -> str:
-    r"""Return `\boxed{text}` without dollar signs around `text`; return `text` unchanged if it already contains a box."""
+    r"""Return `\boxed{text}`, without dollar signs around `text`; return `text` itself if it contains a box already."""
     if r"\boxed" in text:
         return text
     bare = text.strip()

@@ -25,7 +25,7 @@ _KINDS: dict[Status, Kind] = {
 
 
 class Ours:
-    """Grades with the `math` environment; a measured call includes making the prompt and scoring the completion."""
+    """Grader of a benchmark that uses the `math` environment. The measured time includes making the prompt and scoring."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._boxed: Environment = load("math", **options)
@@ -33,7 +33,7 @@ class Ours:
         self.name = self._boxed.grader
 
     def start(self) -> None:
-        """Start the worker process and load what the first call would load, so that no measured call pays for it."""
+        """Start the worker process, and load everything that the first call needs, so that no measured call includes this."""
         for environment in (self._boxed, self._last):
             try:
                 environment.check()
@@ -61,7 +61,7 @@ class Ours:
 
 
 class InProcess:
-    """Grades with a callable `(gold, answer) -> bool`, called in this process's main thread with the texts of the row."""
+    """Grader of a benchmark that calls `(gold, answer) -> bool` in this process's main thread, with the texts of the row."""
 
     def __init__(self, target: str) -> None:
         self.name = target
@@ -71,7 +71,7 @@ class InProcess:
         """Nothing to do: the module has been imported."""
 
     def grade(self, case: Case) -> Verdict:
-        """Return the verdict on `case`: the callable is called for each gold until it accepts one."""
+        """Return the verdict on `case`. The callable is called with one gold after another until it accepts a gold."""
         start = time.perf_counter()
         kind, reason = ask(self._call, case.golds, case.answer)
         return Verdict(kind, reason, time.perf_counter() - start)
@@ -81,7 +81,10 @@ class InProcess:
 
 
 def ask(call: Callable[[str, str], Any], golds: Sequence[str], answer: str) -> tuple[Kind, str]:
-    """Return the verdict of `call` on `answer` and its reason; an exception counts as an error, and its prints go to stderr."""
+    """Call `call` with each of `golds` and `answer` until a gold is accepted; return the kind of verdict and the reason.
+
+    An exception counts as an error. What `call` prints goes to stderr.
+    """
     try:
         with contextlib.redirect_stdout(sys.stderr):
             for gold in golds:

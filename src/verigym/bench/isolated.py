@@ -31,9 +31,9 @@ class _LostProcess(Exception):
 
 
 class IsolatedGrader:
-    """Grades with Math-Verify, or with a callable, in a process of its own.
+    """Grader of a benchmark that runs Math-Verify, or a callable, in a process of its own.
 
-    The process itself measures the time of a call, around the grading alone; sending texts to it and back does not count.
+    That process measures the time of the grading alone; sending texts to it and back does not count.
 
     Args:
         target: `math-verify` or `module:function`.

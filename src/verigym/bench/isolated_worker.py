@@ -32,9 +32,10 @@ Judge = Callable[[Sequence[str], str, str], tuple[Kind, str]]
 
 
 def math_verify() -> Judge:
-    r"""Return a judge that calls Math-Verify as its documentation does, with its own time limit (5 s per call, by signals).
+    r"""Return a judge that calls Math-Verify as its documentation recommends, with Math-Verify's own time limit.
 
-    The gold is put into a `\boxed{}` like the answer, so that the same extraction reads both.
+    The limit is 5 s per call, by signals. The gold is put into a `\boxed{}` like the answer, so that the same extraction reads
+    both.
     """
     from math_verify import parse, verify
 
@@ -128,7 +129,10 @@ def _read(fd: int, size: int) -> bytes | None:
 
 
 def main() -> None:
-    """Serve requests on the original stdin and stdout; anything printed goes elsewhere, so it cannot pass for a reply."""
+    """Serve requests on the original stdin and stdout.
+
+    Prints of the grader are redirected, so that they cannot pass for a reply.
+    """
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

@@ -10,7 +10,7 @@ from verigym.exit_codes import ExitCode
 
 @json_output
 def adapters(as_json: Json = False) -> Result:
-    """List the trainers and evaluators that environments plug into, and the versions that were tried."""
+    """List the trainers and evaluators in which environments can be used, and the versions that were tested."""
     from verigym.adapters.peers import PEERS
     from verigym.envs.extras import installed
 

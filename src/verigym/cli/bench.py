@@ -51,10 +51,11 @@ def math(
     disagreements: Annotated[Path | None, typer.Option(help="Write every disagreement, JSONL.")] = None,
     as_json: Json = False,
 ) -> Result:
-    r"""False negatives, false positives and time of our math grader beside others.
+    r"""Compare verigym's math grader with others on a labelled file: false negatives, false positives and time.
 
-    An `answer` is graded as \boxed{answer}, a `completion` as it stands, a `completion_unboxed` with extract=last in a table of
-    its own. Math-Verify runs in a process of its own. Exit code: 0 all graded, 1 bad rows or failures of ours, 2 a mistake.
+    An `answer` is graded as \boxed{answer}, and a `completion` as it stands. A `completion_unboxed` is graded with extract=last
+    and counted in a separate table. Math-Verify runs in a process of its own. Exit code: 0 all graded, 1 bad rows or cases on
+    which verigym's grader failed, 2 a mistake in the call.
     """
     from verigym.bench.cases import CaseColumns
     from verigym.bench.job import BenchJob, described, run

@@ -90,7 +90,7 @@ def sample(
     option: EnvironmentOptions = None,
     as_json: Json = False,
 ) -> Result:
-    """Print what rows become: the messages, what an answer is compared with, and the gold with its reward."""
+    """Show what rows become: the messages to the model, what an answer is compared with, and the gold with its reward."""
     from verigym.cli.common.values import pairs
     from verigym.datasets_cfg import load, load_config, load_sample
     from verigym.datasets_cfg.load import named_split
@@ -228,11 +228,11 @@ def validate(
     ] = None,
     as_json: Json = False,
 ) -> Result:
-    """Check that every row's own gold scores the maximum; show where it does not, and golds that cannot be read.
+    """Check that every row's own gold scores the maximum; show the rows where it does not, and golds that cannot be read.
 
-    More than ten rows are shown by cause, with their numbers in a file. Golds that are whole texts get one remark. With
-    --data-dir and without --limit, prompts that a split for training shares with one for evaluation are counted;
-    --against compares with another data set.
+    If there are more than ten such rows, they are shown by cause, and a file lists their numbers. One remark is about all golds
+    that are whole texts. With --data-dir and without --limit, the prompts that a split for training shares with a split for
+    evaluation are counted; --against compares with another data set.
     """
     from verigym.cli.common.values import pairs
     from verigym.datasets_cfg import load
@@ -362,7 +362,7 @@ def pin(
     out: Annotated[Path | None, typer.Option(help="Where the description goes; onto a YAML file of yours by default.")] = None,
     as_json: Json = False,
 ) -> Result:
-    """Write down the revision that is meant: the newest commit on the hub, and the sha256 of local files."""
+    """Write the revision of the data into the description: the newest commit on the hub, the sha256 of local files, or both."""
     from verigym.datasets_cfg import load_config
     from verigym.datasets_cfg.load import SUFFIXES, description
     from verigym.datasets_cfg.pin import file_digests, newest, pin_files, pin_revision

@@ -61,9 +61,9 @@ def envs(
     ] = None,
     as_json: Json = False,
 ) -> Result:
-    """List the environments and the package that each comes from, or show where one is, its options and reference fields.
+    """List the environments, each with its package. With ENV, show where it comes from, its options and its reference fields.
 
-    Interactive ones open sessions: a model plays episodes of several turns in them.
+    Interactive environments open sessions: a model plays episodes of several turns in them.
     """
     from verigym.envs import available
 
@@ -152,11 +152,11 @@ def check(
     every: Annotated[bool, typer.Option("--all", help="List the checks that passed, too.")] = False,
     as_json: Json = False,
 ) -> Result:
-    """Check that an environment keeps the contract: gold, empty, echo, garbage and hacks score as it declares.
+    """Check that an environment keeps the contract: gold, empty, echo, garbage and hacks must score as it declares.
 
     Episodes of interactive environments are played, replayed, interleaved and driven by hostile turns.
 
-    Judging runs in processes of its own, within limits: what hangs, crashes or takes too much memory is a FAIL row.
+    Judging runs in separate processes with limits. If it hangs, crashes or takes too much memory, this is a FAIL row.
     """
     from verigym.cli.common.values import pairs
     from verigym.envs.conformance import check_env
@@ -188,7 +188,7 @@ def init(
         ),
     ] = "single",
 ) -> int:
-    """Make an environment of your own, which works at once: a package with tests, README and CI, or one file."""
+    """Write an environment of your own to start from, which already works: a package with tests, README and CI, or one file."""
     from verigym.envs import UsageError
     from verigym.envs.contract.errors import did_you_mean
     from verigym.scaffold import KINDS, make_package

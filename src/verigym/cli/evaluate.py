@@ -69,9 +69,9 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> Result:
-    """Evaluate models: avg@k, pass@k, maj@k, best-of-n, with intervals. A stopped evaluation goes on with the same command.
+    """Evaluate models: avg@k, pass@k, maj@k, best-of-n, with intervals. The same command resumes a stopped evaluation.
 
-    Samples without a verdict, for which our side failed, are then graded again; texts and verdicts are kept.
+    When it resumes, samples without a verdict (the grader failed) are graded again; all other texts and verdicts are kept.
 
     Exit code: 0 done, 2 a mistake in the call, 3 a source of which nothing could be scored, 130 or 143 stopped.
     """

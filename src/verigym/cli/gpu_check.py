@@ -21,9 +21,11 @@ def gpu_check(
     only: Annotated[list[str] | None, typer.Option(metavar="CHECK", help="This check alone. May be repeated.")] = None,
     as_json: Json = False,
 ) -> Result:
-    """Check on this machine's GPU what no CPU can show: CUDA graphs, bf16, kernels, memory, NCCL, vLLM. Ten minutes at most.
+    """Check on this machine's GPU what cannot be checked on a CPU: CUDA graphs, bf16, kernels, memory, NCCL, vLLM.
 
-    Exit code: 0 all that was tested holds, 1 something does not, 2 no GPU or a mistake in the call.
+    It takes ten minutes at most.
+
+    Exit code: 0 all checks that ran have passed, 1 a check has failed, 2 no GPU or a mistake in the call.
     """
     from rich.table import Table
     from rich.text import Text

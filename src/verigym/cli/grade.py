@@ -88,11 +88,11 @@ def grade(
     fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit code 1 where --diff finds any.")] = False,
     as_json: Json = False,
 ) -> Result:
-    """Grade saved model outputs. A run that was stopped goes on when the same command is given again.
+    """Grade saved model outputs. The same command resumes a run that was stopped.
 
-    Completions without a verdict, for which our side failed, are then graded again; verdicts are kept.
+    When it resumes, completions without a verdict (the grader failed) are graded again; verdicts are kept.
 
-    Exit code: 0 all scored, 1 some rows bad or unscored or `judge` raised, 2 a mistake in the call, 3 no completion got a
+    Exit code: 0 all scored, 1 some rows were bad or unscored, or `judge` raised, 2 a mistake in the call, 3 no completion got a
     verdict.
     """
     from verigym.cli.common.values import counts, pairs, validated

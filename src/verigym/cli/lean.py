@@ -29,7 +29,7 @@ def _options(given: list[str] | None) -> Any:
 @app.command()
 @json_output
 def doctor(option: Option = None, as_json: Json = False) -> Result:
-    """Show the Lean, the libraries and the walls that proofs would be judged with, and what to do about what is missing."""
+    """Show which Lean, libraries and isolation proofs would be judged with, and what to do about missing parts."""
     from rich.table import Table
     from rich.text import Text
 
@@ -90,7 +90,7 @@ def self_test(
     controls: Annotated[bool, typer.Option("--controls", help="Only the few that also run before a first verdict.")] = False,
     as_json: Json = False,
 ) -> Result:
-    """Judge the library's own good and bad submissions with this Lean. Exit code 1 where a verdict is not as expected."""
+    """Check this Lean by judging the library's own good and bad submissions. Exit code 1 where a verdict is not as expected."""
     from rich.table import Table
     from rich.text import Text
 

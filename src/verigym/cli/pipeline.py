@@ -31,9 +31,9 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As `verigym pipeline plan`: run nothing.")] = False,
     as_json: Json = False,
 ) -> Result:
-    """Run the stages that are not done. Stopped at any time, the same command goes on; what has not changed is skipped.
+    """Run the stages that are not done yet. The same command resumes a stopped pipeline; stages without changes are skipped.
 
-    At the end each evaluation's models are shown side by side; `tables.md` in the pipeline's folder has the same.
+    At the end, a table compares the models of each evaluation; `tables.md` in the pipeline's folder has the same tables.
     """
     if dry_run:
         return _planned(file, until, price=True)
@@ -81,7 +81,7 @@ def plan(
     price: Annotated[bool, typer.Option(help="Price GRPO stages whose model is there: a few small steps are timed.")] = True,
     as_json: Json = False,
 ) -> Result:
-    """Show what `run` would do, in order: what each stage reads and writes, what is done, what is wrong. Trains nothing.
+    """Show what `run` would do, without training: for each stage its inputs, outputs and state, and what is wrong.
 
     Models, files, data sets, environments, options, packages and the device are checked. Exit code 2 where a stage cannot run.
     """
@@ -120,7 +120,7 @@ def _planned(file: Path, until: str | None, price: bool) -> Result:
 @app.command()
 @json_output
 def status(file: File, as_json: Json = False) -> Result:
-    """Show which stages are done, begun, to do, or waiting for another."""
+    """Show the state of each stage: done, begun, to do, or waiting for another stage."""
     from verigym.trainer.pipelines.pipeline import figures_line
     from verigym.trainer.pipelines.pipeline import status as states_of
     from verigym.trainer.pipelines.plan import read_pipeline

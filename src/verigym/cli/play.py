@@ -54,9 +54,9 @@ def play(
     ] = None,
     as_json: Json = False,
 ) -> Result:
-    """Play an episode in the model's place and print the verdict.
+    """Play an episode yourself, in the place of the model, and print the verdict.
 
-    By hand, a turn ends with a line that holds only a full stop, or with the end of input.
+    When you type turns by hand, a line that holds only a full stop ends a turn, and so does the end of input.
     """
     from verigym.cli.common.values import pairs
     from verigym.envs import UsageError, run_episode

@@ -33,7 +33,7 @@ def report(
     max_chars: Annotated[int, typer.Option(min=100, help="A longer text is cut in the middle.")] = 20_000,
     as_json: Json = False,
 ) -> Result:
-    """Write a page that shows curves, verdicts and samples, and needs neither a server nor a network."""
+    """Write a web page of curves, verdicts and samples, which can be read without a server or a network."""
     from verigym.report.build import ReportOptions, build_report
     from verigym.report.reading.inputs import find_inputs
     from verigym.terminal import complain, printable

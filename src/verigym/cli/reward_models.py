@@ -22,25 +22,28 @@ Overrides = Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...
 
 @json_output
 def pairs(config: Config, overrides: Overrides = None, as_json: Json = False) -> Result:
-    """Make preference pairs of graded completions: right against wrong ones of the same prompt."""
+    """Make preference pairs from graded completions: a right and a wrong completion of the same prompt."""
     return _run("pairs", config, overrides or [])
 
 
 @json_output
 def reward_model(config: Config, overrides: Overrides = None, as_json: Json = False) -> Result:
-    """Train a Bradley-Terry reward model on preference pairs. A run that was stopped goes on with the same command."""
+    """Train a Bradley-Terry reward model on preference pairs. The same command resumes a run that was stopped."""
     return _run("reward-model", config, overrides or [])
 
 
 @json_output
 def step_labels(config: Config, overrides: Overrides = None, as_json: Json = False) -> Result:
-    """Label steps by roll-outs (Math-Shepherd): is a right answer reached from here? A stopped run goes on."""
+    """Label the steps of solutions by roll-outs (Math-Shepherd): how often is a right answer reached from this step?
+
+    The same command resumes a run that was stopped.
+    """
     return _run("step-labels", config, overrides or [])
 
 
 @json_output
 def prm(config: Config, overrides: Overrides = None, as_json: Json = False) -> Result:
-    """Train a process reward model on labelled steps. A run that was stopped goes on with the same command."""
+    """Train a process reward model on labelled steps. The same command resumes a run that was stopped."""
     return _run("prm", config, overrides or [])
 
 

@@ -97,7 +97,7 @@ def _language(file: Path, given: str | None) -> str:
 @app.command()
 @json_output
 def doctor(as_json: Json = False) -> Result:
-    """Show which layers of isolation this machine gives, and why not the others."""
+    """Show which layers of isolation this machine provides, and why the others are missing."""
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -124,7 +124,7 @@ def self_check(
     allow_unsafe: AllowUnsafe = False,
     as_json: Json = False,
 ) -> Result:
-    """Attack the back end with the library's own panel, and check that honest but tricky programs run."""
+    """Check the back end by running the library's own attacks in it, and honest but unusual programs, which must work."""
     from rich.table import Table
     from rich.text import Text
 
@@ -190,9 +190,10 @@ def run(
 ) -> Result:
     """Run one untrusted program: verigym sandbox run [OPTIONS] FILE -- ARGS.
 
-    Its output goes to ours; how it ended is the last line on standard error. With --json, one object holds both.
+    The program's output is printed as it is; the last line on standard error says how it ended. With --json, one object holds
+    both.
 
-    Exit code: 0 it ended well, 1 it did not, 2 a mistake in the call.
+    Exit code: 0 the program succeeded, 1 it did not, 2 a mistake in the call.
     """
     from verigym.envs.contract.errors import UsageError
     from verigym.sandbox import Program, RunResult, RunStatus, SandboxFailure
@@ -302,7 +303,7 @@ def test(
 ) -> Result:
     """Test one program as the `code` environment does, and print the score as indented JSON; with --json, on one line.
 
-    Exit code: 0 all tests passed, 1 not, 2 a mistake in the call.
+    Exit code: 0 all tests passed, 1 a test failed, 2 a mistake in the call.
     """
     from verigym.cli.common.values import pairs
     from verigym.envs import load, strict_json

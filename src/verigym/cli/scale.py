@@ -38,7 +38,7 @@ def scale(
     ] = None,
     as_json: Json = False,
 ) -> Result:
-    """Predict the steps of a larger run: a model of servers, graders and updates, calibrated by the metrics of small runs."""
+    """Predict how long a larger run's steps take, by simulating servers, graders and updates as timed in small runs."""
     from verigym.envs.extras import need
 
     need("simpy", "verigym scale")

@@ -37,7 +37,7 @@ def serve(
         list[str] | None, typer.Option(help="A limit, NAME=VALUE, such as batch_items=1000; docs/service.md lists them.")
     ] = None,
 ) -> int:
-    """Serve verdicts and episodes over HTTP until SIGTERM or Ctrl-C, which is obeyed when all that was accepted is answered.
+    """Serve verdicts and episodes over HTTP until SIGTERM or Ctrl-C; what was accepted before the signal is still answered.
 
     Exit code: 0 all accepted items were graded, 1 some were not in time, 2 a mistake in the call.
     """

@@ -33,7 +33,7 @@ def train(
     ] = None,
     as_json: Json = False,
 ) -> Result:
-    """Train a model with GRPO on a weighted mixture. A run that was stopped goes on when the same command is given again."""
+    """Train a model with GRPO on a weighted mixture of tasks. The same command resumes a run that was stopped."""
     from verigym.envs import UsageError
     from verigym.trainer.config.overrides import located
     from verigym.trainer.config.run import config_of, run_document

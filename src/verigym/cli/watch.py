@@ -15,9 +15,9 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="Print the state once and end, as without a terminal.")] = False,
     every_s: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
 ) -> int:
-    """Show a run as it goes: rewards by environment, times, alarms, the last samples. Reads the run's files, writes nothing.
+    """Show a run while it goes on: rewards by environment, times, alarms, the last samples. Its files are only read.
 
-    Ends when the run has, or with Ctrl-C, which does not touch the run.
+    The command ends when the run ends, or with Ctrl-C, which does not affect the run.
     """
     from verigym.envs.console import open_console
     from verigym.report.watch.follow import follow

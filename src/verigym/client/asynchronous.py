@@ -129,7 +129,7 @@ class AsyncClient:
         return list(wire.decode(response.content, EnvironmentList).environments)
 
     async def ready(self) -> bool:
-        """Return True if the service accepts work now. It is asked once, without retries."""
+        """Return True if the service accepts work now. One request is sent, without retries."""
         try:
             response = await self._http.get("/readyz")
         except httpx.TransportError:
@@ -200,9 +200,10 @@ class AsyncClient:
 
 
 class AsyncRemoteEpisode:
-    """An episode that the service plays. Leaving a `with` block drops the episode if it has not been ended.
+    """An episode that runs on the service: `turn` plays it, `end` grades it.
 
-    If the service has lost the episode, for example by a restart, it is opened again and its turns are replayed.
+    Leaving a `with` block drops the episode if `end` has not been called. If the service has lost the episode, for example by a
+    restart, it is opened again and its turns are replayed.
 
     Args:
         client: the client that opened the episode.

@@ -40,7 +40,7 @@ class RetryPolicy:
         patience_s: seconds from the first of several failures in a row until the client gives up; 0 means a single try. The
             default is enough for a restart of the service.
         first_s: pause in seconds before the second try; it doubles before each further try.
-        longest_s: maximum pause in seconds, also for a pause that the service asks for by `Retry-After`.
+        longest_s: maximum pause in seconds. It also limits a pause that the service asks for by `Retry-After`.
     """
 
     patience_s: float = 120.0
@@ -53,7 +53,7 @@ class RetryPolicy:
 
 
 class Tries:
-    """Counts one request's failures in a row.
+    """Counts the failures in a row of one request, and decides how long to wait before the next try.
 
     Args:
         policy: decides when to give up.

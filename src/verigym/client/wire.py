@@ -78,7 +78,7 @@ def encode(request: BaseModel) -> bytes:
 
 
 def decode(body: bytes | str, model: type[M]) -> M:
-    """Return `body` parsed as `model`.
+    """Return `body`, an answer of the service, parsed as `model`.
 
     Raises:
         ValidationError: `body` does not fit, because the service has another version.
@@ -116,7 +116,7 @@ def item(
     id: str | None = None,
     key: str | None = None,
 ) -> BatchItem:
-    """Return an item for a batch; for the arguments see `AsyncClient.score`. `id` names the item in its answer.
+    """Return an item for a batch; for the arguments see `AsyncClient.score`. The item's answer has the same `id`.
 
     Raises:
         UsageError: an argument is invalid.
@@ -165,7 +165,9 @@ def _made(model: type[M], **fields: Any) -> M:
 
 
 class BatchRun:
-    """The unanswered items of one request of a batch. They are sent again until each has an answer, which is taken only once.
+    """One request of a batch: it holds the items that have no answer yet, which are sent again until each has one.
+
+    An item's answer is taken only once.
 
     Args:
         lines: the items, as encoded by `line`.
@@ -205,7 +207,9 @@ def line(item: BatchItem) -> bytes:
 
 
 def runs(items: Iterable[BatchItem], size: int) -> Iterator[BatchRun]:
-    """Split `items` into requests of at most `size` items and `PART_BYTES` bytes; a longer item gets a request of its own.
+    """Divide `items` into requests of at most `size` items and `PART_BYTES` bytes each, and yield them as `BatchRun`s.
+
+    An item that is longer than that gets a request of its own.
 
     Raises:
         UsageError: `size` is below 1.

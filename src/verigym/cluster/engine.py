@@ -49,7 +49,7 @@ MOST_LOSSES = len(AFTER_LOSSES) + 1
 
 @dataclass
 class NodeState:
-    """The driver's record of one node: its host, its jobs and what it has graded."""
+    """What the driver knows about one node: its host, the jobs that it has, and what it has graded so far."""
 
     info: NodeInfo
     lanes: frozenset[str]
@@ -93,11 +93,11 @@ class ClusterEngine(Engine):
 
     Args:
         environments: the environments by name.
-        cluster: returns the cluster; called once, by the first job or by `start`.
+        cluster: function that returns the cluster; it is called once, by the first job or by `start`.
         limits: limits on one item and on a worker's start; they apply on the nodes.
         concurrency: maximum number of items graded at a time in the whole cluster, by environment.
         cache: score cache, kept on the driver.
-        no_node_s: seconds that an environment may be without a suitable node before its items are refused.
+        no_node_s: seconds that no node may suit an environment before the environment's items are refused.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class ClusterEngine(Engine):
 
     @property
     def look_ahead(self) -> int:
-        """Number of queued items that is enough to keep all nodes busy."""
+        """How many items should be queued so that all nodes are kept busy."""
         return max(2, len(self._states)) * 2 * IN_FLIGHT
 
     def figures(self) -> list[NodeFigures]:

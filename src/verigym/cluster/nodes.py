@@ -31,7 +31,7 @@ class NodeInfo:
 
 @dataclass(frozen=True)
 class Task:
-    """An item, or a group of completions that is judged together, to be graded by a node."""
+    """A unit of work for a node: an item to grade, or a group of completions to be judged together."""
 
     number: int
     prompt: Prompt
@@ -55,7 +55,7 @@ class NodeLost(Exception):
 
 
 class NeverHosts(Exception):
-    """Raised when no host can ever grade on a node, unless the environments or the node's installation are changed."""
+    """Raised when no worker for grading can ever be started on a node, unless the environments or the installation change."""
 
 
 class Node(Protocol):
@@ -116,8 +116,8 @@ class NodeHost:
     def exchange(self, tasks: Sequence[Task], wait_s: float) -> Reply:
         """Accept `tasks` and return the finished results; see `Node.exchange`.
 
-        One exchange can cost more than many verdicts, so it lasts `wait_s` seconds unless the workers are about to run out of
-        tasks.
+        The call lasts `wait_s` seconds, unless the workers are about to run out of tasks: one exchange can cost more than many
+        verdicts, so there should be few.
         """
         for task in tasks:
             self._begin(task)

@@ -72,7 +72,7 @@ def open_engine(
 
 
 class RayCluster:
-    """The nodes of a Ray cluster; implements `Cluster`.
+    """The nodes of a Ray cluster, on which it starts hosts; implements `Cluster`.
 
     Args:
         address: see `open_engine`.
@@ -139,7 +139,7 @@ class RayCluster:
         return host
 
     def close(self) -> None:
-        """Disconnect from Ray, unless the process was connected before this object was made."""
+        """Disconnect from Ray. If the process was connected to Ray before this object was made, it stays connected."""
         import ray
 
         if self._ours:
@@ -147,7 +147,7 @@ class RayCluster:
 
 
 class RayHost(NodeHost):
-    """The Ray actor that hosts a Grader on a node. A prompt shared by many completions is unpacked once."""
+    """The Ray actor that hosts a Grader on a node. It unpacks a prompt only once for all its completions."""
 
     def __init__(self, environments: Mapping[str, Environment], settings: Mapping[str, Any]) -> None:
         super().__init__(environments, settings)
@@ -163,7 +163,10 @@ class RayHost(NodeHost):
 
 
 class PackedPrompts:
-    """A cache of recently sent prompts as bytes, shared by the threads of all nodes. Packing a prompt twice does no harm."""
+    """Cache of recently sent prompts as bytes, so that a prompt is not packed again for each of its completions.
+
+    It is shared by the threads of all nodes. If two threads pack the same prompt, this does no harm.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}
@@ -201,7 +204,7 @@ class RayNode:
         Args:
             tasks: the tasks to grade.
             wait_s: how long, in seconds, to wait for results if there are none.
-            answer_s: seconds after which a node that has not answered counts as lost.
+            answer_s: the node counts as lost if it has not answered after this many seconds.
         """
         sent = [
             (task.number, self._packed(task.prompt), [_plain(one) for one in task.completions], task.together) for task in tasks

@@ -18,7 +18,7 @@ PLACE_FIELDS = ("row", "line", "sample_index", "column", "group", "gold", "label
 
 
 class Place(BaseModel):
-    """Where a completion is in the input: its row, its line and its number in the row."""
+    """The position of a completion in the input: its row, its line, and its number among the row's completions."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -28,7 +28,7 @@ class Place(BaseModel):
 
 
 class Agreement(BaseModel):
-    """Counts of completions by label and verdict. A verdict says right if its status is correct."""
+    """Counts of completions by label and verdict. The verdict counts as right if its status is correct, else as wrong."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,9 +61,9 @@ def agrees(label: bool | None, score: Mapping[str, Any]) -> bool | None:
 
 
 class Disagreements:
-    """Counts the lines of an output file by label and verdict, and writes those on which the two disagree to the file `path`.
+    """Counts the lines of an output file by label and verdict, and writes lines on which the two disagree to the file `path`.
 
-    The file's lines look like those of `--diff-out`, with `label` in place of the old score. It exists only if there are some.
+    These lines look like those of `--diff-out`, with `label` in place of the old score. If there are none, there is no file.
     """
 
     def __init__(self, path: Path, column: str) -> None:

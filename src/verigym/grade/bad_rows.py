@@ -13,7 +13,7 @@ from verigym.grade.reading.records import BadRow, place
 
 
 class BadRows:
-    """Writes `{file, row, line, field, reason}` for each bad row. The file exists only if there are bad rows.
+    """Writes the file of bad rows, with a line `{file, row, line, field, reason}` for each; without bad rows there is no file.
 
     Every run writes the file anew. A resumed run reads the input from the start again and so finds the same rows.
     """

@@ -118,7 +118,7 @@ def compare(new: Path, old: Path, changes: Path | None = None) -> Comparison:
 
 
 def check_paths(new: Path, old: Path, changes: Path | None, *inputs: Path) -> None:
-    """Check, before anything is graded, that a comparison would not overwrite a file or compare a file with itself.
+    """Check the paths of a comparison before anything is graded: it must not overwrite a file, or compare a file with itself.
 
     Raises:
         UsageError: a path is unusable; the message names the option.

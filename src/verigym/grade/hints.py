@@ -49,7 +49,7 @@ def hints(
     gold_extract: Extraction | None = None,
     workers: int | None = None,
 ) -> list[Hint]:
-    """Check the summary for suspicious results; where it has some, examine sampled texts and golds. Return the hints to print.
+    """Return hints about suspicious results in `summary`. Where there are such results, sampled texts and golds are examined.
 
     Args:
         summary: the summary of all completions.

@@ -110,7 +110,7 @@ def run(job: GradeJob) -> Outcome:
     """Grade a file, or continue an interrupted run of the same job; return the results.
 
     Raises:
-        UsageError: the settings are wrong, or the input cannot be read to its end; results written before that are kept.
+        UsageError: the settings are wrong, or the input cannot be read to its end. Results that were already written are kept.
     """
     start = time.monotonic()
     _check_paths(job)
@@ -170,10 +170,10 @@ def run(job: GradeJob) -> Outcome:
 
 
 def with_references(columns: Columns, environment: Environment) -> Columns:
-    """Return `columns` with a column for every field of the environment's reference, by default that of the same name.
+    """Add to `columns` the column of each field of the environment's reference, and return the result.
 
-    A field with a default value is read only in rows that have a value for it, and not from a column that holds prompts,
-    completions or groups.
+    A field that `columns` does not mention is read from the column of the same name. If the field has a default value, it is
+    read only in rows that have a value for it, and never from a column of prompts, completions or groups.
 
     Raises:
         UsageError: `columns` names a field that the environment's reference does not have.

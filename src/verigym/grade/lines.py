@@ -26,7 +26,7 @@ def json_line(value: Any) -> bytes:
 
 
 class LineProblem(ValueError):
-    """Raised for a line that cannot be used; reading can go on with the next line."""
+    """Raised for a line of the input that cannot be used; the lines after it can still be read."""
 
 
 class LineReader:

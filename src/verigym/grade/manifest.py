@@ -28,7 +28,10 @@ def versions() -> dict[str, str]:
 
 
 def options_of(environment: Environment, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of `environment`, including defaults; for a third-party one without typed options, return `given`."""
+    """Return all options of `environment`, including those at their defaults.
+
+    For an environment of another package whose options are not typed, return the options `given`.
+    """
     options = getattr(environment, "options", None)
     return options.model_dump(mode="json") if isinstance(options, BaseModel) else dict(given)
 
@@ -39,7 +42,7 @@ def fingerprint(path: str | Path) -> dict[str, Any]:
 
 
 def differences(old: Any, new: Any) -> list[str]:
-    """Return a description of each field that differs, with its old and its new value."""
+    """Return a line for each field in which the JSON values `old` and `new` differ, with the old and the new value."""
     if isinstance(old, dict) and isinstance(new, dict) and old.get("format_version") != new.get("format_version"):
         return [f"format_version was {old.get('format_version')!r} and is now {new.get('format_version')!r}"]
     found = list(differing(old, new))

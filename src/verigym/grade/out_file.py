@@ -51,7 +51,7 @@ def default_out(source: str) -> Path:
 
 
 def check_name(path: Path, flag: str) -> None:
-    """Check that the suffix of `path` does not name a format other than JSON Lines, the only one that is written.
+    """Check that the suffix of `path` names no other format than JSON Lines, because nothing else is written.
 
     Raises:
         UsageError: the suffix belongs to another format; the message names the option `flag`.
@@ -64,7 +64,7 @@ def check_name(path: Path, flag: str) -> None:
 
 
 def write_atomically(path: Path, value: Any) -> None:
-    """Write `value` to `path` as JSON, atomically: the file never holds a part of it."""
+    """Write `value` to `path` as JSON in one atomic step: readers see the old content or the complete new content."""
     partial = sidecar(path, "partial")
     partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", errors="backslashreplace")
     os.replace(partial, path)
@@ -85,7 +85,7 @@ class EarlierLine:
 
 
 class OutFile:
-    """The output file, open for appending. If no line was written by the time it is closed, it is deleted with its sidecar.
+    """The output file of a grading, open for appending. If it is still empty when it is closed, it and its sidecar are deleted.
 
     Raises:
         UsageError: the file cannot be written, another process is writing it, or it was made with other settings.
@@ -132,7 +132,7 @@ class OutFile:
         self._stream.close()
 
     def earlier(self, identity: Mapping[str, Any]) -> EarlierLine | None:
-        """Return the file's next line, which must be that of the item `identity`; None after the last line.
+        """Return the next line that an earlier run wrote, which must be that of the item `identity`; None after the last line.
 
         Raises:
             UsageError: the next line is of another item, so the file belongs to another input.
@@ -164,7 +164,10 @@ class OutFile:
             self._stream.flush()
 
     def replace(self, number: int, value: Mapping[str, Any]) -> None:
-        """Store `value` as the replacement of line `number`; `settle` puts it in place. It survives a kill of this process."""
+        """Store `value` as the replacement of line `number`, until `settle` puts it into the file.
+
+        The replacement survives a kill of this process.
+        """
         self._record()
         with _writing(self._journal.path):
             self._journal.add(number, value)

@@ -144,7 +144,7 @@ def _number(value: float | None) -> str:
 
 
 def show_hints(outcome: Outcome) -> None:
-    """Print to standard error the hints about suspicious results, and which versions changed since earlier runs."""
+    """Print the hints about suspicious results to standard error, and the versions that have changed since earlier runs."""
     lines = [line for hint in outcome.hints for line in hint.lines()]
     if outcome.already_done and outcome.other_versions:
         lines.insert(0, f"warning: {outcome.already_done:,} lines were made with other versions: {outcome.other_versions}")

@@ -23,12 +23,12 @@ NO_REWARD = b'"reward": null'
 
 
 def to_retry(score: Mapping[str, Any]) -> bool:
-    """Return True if `score` has an error that another try may fix. An unusable gold stays one until the input changes."""
+    """Return True if `score` has an error that another try may fix. An invalid gold is no such error."""
     return score["error"] is not None and score["error"]["kind"] != "gold_invalid"
 
 
 def count(path: Path) -> tuple[int, int]:
-    """Return the number of lines in a file of scores, and how many of them are to be graded again."""
+    """Return the number of lines in the file of scores `path`, and the number of those lines that are to be graded again."""
     lines = again = 0
     with open(path, "rb") as stream:
         for line in stream:
@@ -40,7 +40,10 @@ def count(path: Path) -> tuple[int, int]:
 
 
 class Journal:
-    """A file of replacement lines, each with the number of the output line that it replaces; numbers start at 1 and ascend."""
+    """File of replacements for lines of an output file, from which they are merged into it later.
+
+    Each replacement has the number of its output line; the numbers start at 1 and ascend.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

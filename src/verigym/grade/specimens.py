@@ -19,9 +19,9 @@ MAX_CHARS = 100_000
 
 
 class HashSample(Generic[T]):
-    """A reproducible sample of at most `most` of the values offered: those whose positions have the smallest hashes.
+    """A reproducible random sample of at most `most` of the values offered: those whose positions have the smallest hashes.
 
-    Taking every n-th value would be biased, because columns and samples come in a fixed order.
+    Every n-th value would be a biased sample, because columns and samples come in a fixed order.
     """
 
     def __init__(self, most: int = KEPT) -> None:
@@ -54,7 +54,10 @@ class Specimen:
 
 @dataclass(slots=True)
 class Specimens:
-    """Samples of the scored completions. They are offered in input order, so that a resumed run draws the same ones."""
+    """Samples of the scored completions, from which hints are made.
+
+    Completions must be offered in input order, so that a resumed run draws the same samples.
+    """
 
     all: HashSample[Specimen] = field(default_factory=HashSample)
     unread: HashSample[Specimen] = field(default_factory=HashSample)

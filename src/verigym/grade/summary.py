@@ -21,7 +21,7 @@ MAX_VOTERS = 4096
 
 
 class AtK(BaseModel):
-    """A metric at k samples: its mean over the groups that have at least k scored samples."""
+    """A metric at k samples, such as pass@k: its mean over the groups that have at least k scored samples."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,7 +31,7 @@ class AtK(BaseModel):
 
 
 class Summary(BaseModel):
-    """The summary of a grading. Rates are over scored completions: one that could not be graded is neither right nor wrong."""
+    """The summary of a grading. Rates are over scored completions; a completion that could not be graded does not count."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -46,12 +46,15 @@ class DataJob(BaseModel):
 
     @property
     def field(self) -> str:
-        """The data set's field that holds the id; empty if it is `task_id` or has the same name as the column."""
+        """The field of the data set that holds the tasks' ids.
+
+        It is empty if the field is `task_id` or has the same name as the samples' column.
+        """
         return self.id_column.partition("=")[2]
 
 
 class Joined(BaseModel):
-    """Counts of the samples' ids that matched tasks of the data set, and of those that did not."""
+    """Counts of how many ids in the samples matched a task of the data set, and how many ids and tasks had no match."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -102,7 +105,7 @@ def data_job(
 
 
 class Tasks:
-    """The prompts of a data set, found by the ids of its rows.
+    """The prompts of a data set, which are found by the ids of its rows.
 
     Raises:
         UsageError: the data set cannot be read, a row has no such id, or two rows have the same.
@@ -159,7 +162,7 @@ class Tasks:
         return self._last[1]
 
     def joined(self) -> Joined:
-        """Return the counts of tasks without a sample and of ids without a task."""
+        """Return the counts of tasks without a sample, and of ids in the samples without a task."""
         lacking = [name for name, position in self._positions.items() if position not in self._seen]
         return Joined(
             data=self.name,
@@ -171,15 +174,18 @@ class Tasks:
 
 
 def completion_columns(job: DataJob | None) -> tuple[str, ...]:
-    """Return the column names to look for if none is given; `solution` is among them only for a data set of programs."""
+    """Return the column names to look for if the user names no column of completions.
+
+    The name `solution` is among them only for a data set of programs.
+    """
     programs = job is not None and load_config(job.name).environment == "code"
     return (*TEXTS, *(STANDARD[1:] if programs else ()), *RESPONSES)
 
 
 def reading_options(job: DataJob, environment: str | None, column: str, texts: Iterable[str]) -> dict[str, Any]:
-    """Return the environment options for standard sample files of programs; an empty dictionary for any other file.
+    """Return the environment options for a standard file of generated programs; an empty dictionary for any other file.
 
-    Such files hold bare programs; a column `completion` holds only what follows the task's code.
+    In such files the texts are bare programs, and a column `completion` holds only the text that follows the task's code.
 
     Args:
         job: the data set.

@@ -48,7 +48,9 @@ def try_options(
     pairs: Sequence[tuple[Prompt, Completion]],
     workers: int | None,
 ) -> list[Trial]:
-    """Grade a few texts with each alternative way to extract the answer; return the results, the most trusted way first.
+    """Grade a few texts again with other options of where the answer is looked for; return the results.
+
+    The most trusted alternative comes first.
 
     Args:
         environment: the environment whose results are suspicious.
@@ -95,9 +97,9 @@ def alternatives(environment: Environment) -> Iterator[dict[str, Any]]:
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:
-    """Return the trial with the most right answers or, if none has any, with the most answers found; None if none found any.
+    """Return the trial with the most right answers; if no trial has any, the trial in which the most answers were found.
 
-    Of trials that are nearly as good, the first is returned.
+    Return None if no answer was found in any trial. Of trials that are nearly as good, the first is returned.
     """
     for count in ("right", "read"):
         most = max((getattr(trial, count) for trial in trials), default=0)

@@ -11,7 +11,7 @@ from verigym.pages.markdown import field_table, table
 
 
 def blocks() -> tuple[str, ...]:
-    """Return three tables: the options, the instructions of IFEval and those of IFBench."""
+    """Return three tables: the options, the instructions of IFEval, and the instructions of IFBench."""
     options = field_table(ConstraintsOptions, ConstraintsOptions.model_fields, title="option")
     return options, instructions("ifeval"), instructions("ifbench")
 

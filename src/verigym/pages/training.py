@@ -7,7 +7,7 @@ from verigym.trainer.config.run import SourceConfig, TrainConfig
 
 
 def blocks() -> tuple[str, ...]:
-    """Return two tables: the fields of a run and those of a source."""
+    """Return two tables: the fields of a run and the fields of a source."""
     return (
         f"## Fields of a run\n\n{field_table(TrainConfig)}",
         f"## Fields of a source\n\n{field_table(SourceConfig)}",

@@ -72,7 +72,7 @@ class Built:
 
 
 def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = ReportOptions()) -> Built:
-    """Write a report page about runs, score files and evaluations; return its path and counts.
+    """Write a page that reports on runs, score files and evaluations; return the page's path and counts.
 
     Args:
         inputs: the inputs to show; all others are compared with the first.

@@ -21,7 +21,10 @@ UNPAIRED, SAME, CHANGED = 0, 1, 2
 
 
 class Twins:
-    """The verdicts on completions that occur in several inputs, for example because two graders have graded the same file."""
+    """Finds completions that occur in several inputs of a report, and compares the verdicts on them.
+
+    This happens, for example, if two graders have graded the same file.
+    """
 
     def __init__(self) -> None:
         self._of: dict[int, dict[str, tuple[str, float | None]]] = {}
@@ -32,11 +35,13 @@ class Twins:
             self._of.setdefault(record.input, {})[record.twin_id] = (record.status, record.reward)
 
     def change(self, place: int, twin_id: str) -> int:
-        """Return CHANGED if another input has another verdict on the completion, SAME if not, UNPAIRED if no other has it.
+        """Return whether the inputs disagree on a completion: CHANGED if another input has another verdict on it, SAME if not.
+
+        Return UNPAIRED if no other input has the completion.
 
         Args:
             place: the input's number among the report's inputs.
-            twin_id: the completion's id, equal in all inputs; empty for one that is not shared.
+            twin_id: the completion's id, equal in all inputs; empty for a completion that cannot occur in other inputs.
         """
         if not twin_id or place not in self._of:
             return UNPAIRED
@@ -49,7 +54,8 @@ class Twins:
     def compare(self, first: int, other: int) -> dict[str, Any] | None:
         """Return counts that compare the verdicts of two inputs on their common completions; None if they have none.
 
-        `agreed` counts the completions that both have graded and that both, or neither, call correct.
+        `agreed` counts the completions on which both inputs have a verdict and the verdicts agree: correct in both, or in
+        neither.
         """
         mine, others = self._of.get(first, {}), self._of.get(other, {})
         common = mine.keys() & others.keys()
@@ -69,9 +75,10 @@ class Twins:
 
 
 def compare_prompts(first: Mapping[str, PromptTally], other: Mapping[str, PromptTally]) -> dict[str, Any] | None:
-    """Return the paired difference of accuracy, `other` minus `first`, over prompts that both have scored, or None.
+    """Return the difference of accuracy, `other` minus `first`, over the prompts that both inputs have scored.
 
-    The interval comes from a bootstrap over prompts.
+    The difference is paired by prompt, and its interval comes from a bootstrap over prompts. Return None if no prompt was
+    scored in both.
     """
     common = [key for key in first if key in other and first[key].scored and other[key].scored]
     if not common:

@@ -14,7 +14,7 @@ PHASES = ("generate_s", "grade_wait_s", "update_s", "sync_s", "evaluate_s", "che
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One diagram of the page: a single metric by source, or several metrics of a run."""
+    """Description of one diagram of the page, which shows either a single metric by source or several metrics of a run."""
 
     key: str
     title: str
@@ -60,13 +60,13 @@ PANELS = (
 
 @dataclass(slots=True)
 class Columns:
-    """The numbers in a run's rows of one kind: the steps, and for each metric its values at these steps."""
+    """The rows of one kind in a run's log, arranged by columns: the steps, and for each metric its values at these steps."""
 
     steps: list[int] = field(default_factory=list)
     values: dict[str, list[float | None]] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Add a row. A metric that is missing from this row, or from all earlier ones, is None there."""
+        """Add `row` to the columns. A metric has None for the rows in which it is missing."""
         self.steps.append(row["step"])
         for name, value in row.items():
             if name in ("step", "kind"):
@@ -87,8 +87,8 @@ def curves(place: int, rows: Sequence[Mapping[str, Any]], components: Iterable[t
     Args:
         place: the run's number among the report's inputs.
         rows: the rows of the run's metrics.jsonl.
-        components: (source, name) of each reward component in the run's samples. Components of a composed environment's parts
-            are left out, because they are too many to tell apart.
+        components: (source, name) of each reward component in the run's samples. Components within the parts of a composed
+            environment get no line, because there are too many of them to tell apart.
     """
     kinds: dict[str, Columns] = {}
     for row in rows:

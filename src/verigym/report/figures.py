@@ -69,7 +69,9 @@ class Tally:
             source.reward += record.reward
 
     def expected(self, prompt_id: str, source: str, reward: float) -> float | None:
-        """Return the mean reward of the prompt's other samples or, if it has none, of the source's; None if neither exist.
+        """Return the reward to expect of a sample: the mean reward of the other samples of its prompt.
+
+        If there are no other samples, return the mean of the source's other samples; None if there are none of these either.
 
         Args:
             prompt_id: the prompt of the sample in question.
@@ -149,9 +151,10 @@ def share(prompts: Iterable[PromptTally], key: str) -> dict[str, Any]:
 
 
 def step_statuses(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the number of completions of a run's steps by status, from its metrics; empty if these hold no statuses.
+    """Return how many completions of a run's steps had each status, as its metrics say; empty if they hold no statuses.
 
-    Logs of earlier versions have no rates by status; their `no_answer` also counts texts that were cut off or hit a limit.
+    Logs of earlier versions of verigym have no rates by status. Their `no_answer` also counts texts that were cut off or hit a
+    limit.
     """
     counts: defaultdict[str, float] = defaultdict(float)
     for row in rows:

@@ -39,7 +39,7 @@ TOO_MANY = "(other)"
 
 
 class Packer:
-    """Packs samples into the page's format. Memory holds only the index and compressed texts."""
+    """Packs samples into the compressed chunks and the index that the page reads. Only these are held in memory."""
 
     def __init__(self) -> None:
         self.count = 0

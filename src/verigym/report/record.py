@@ -53,7 +53,7 @@ class TextLimit:
     characters: int
 
     def cut(self, text: str) -> str:
-        """Return `text`, or if it is too long its beginning and end with a note of how many characters were left out."""
+        """Return `text`; if it is too long, replace its middle by a note of how many characters were left out."""
         left_out = len(text) - self.characters
         if left_out <= 0:
             return text

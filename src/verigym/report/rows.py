@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 class LogTail:
-    """Follows a growing log file. If a resumed run replaces the log by a shorter one, all rows are read again."""
+    """Reads a log file while it grows. If a resumed run replaces the log by a shorter one, all rows are read again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,7 +29,10 @@ class LogTail:
         self._last = b""
 
     def update(self) -> bool:
-        """Read the new lines; return True if there were any or the log began anew. An incomplete last line is left unread."""
+        """Read the lines that are new; return True if there were any, or if the log began anew.
+
+        An incomplete last line is not read yet.
+        """
         try:
             stream = open(self.path, "rb")
         except OSError:
@@ -69,7 +72,10 @@ class LogTail:
 
 
 class Lines:
-    """Iterates over the JSON objects in a file, one per line, and counts other lines except an incomplete last one."""
+    """Iterator over the JSON objects in a file, one per line.
+
+    It counts lines that are no such object, except an incomplete last one.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

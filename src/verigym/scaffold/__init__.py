@@ -84,7 +84,7 @@ class Names:
 
 
 def names_of(name: str) -> Names:
-    """Return the names that a package called `name` has in different contexts.
+    """Return the names for a package called `name`: those of its module, its environment and so on.
 
     Args:
         name: letters, digits, `-`, `_` and `.`, as PEP 508 allows them.
@@ -117,7 +117,7 @@ def _module_is_there(package: str) -> bool:
 
 
 def make_package(name: str, kind: Kind, folder: Path | None = None) -> tuple[Names, Path, list[Path]]:
-    """Write a small working environment: a package with its tests and its CI, or one file with what trains on it.
+    """Write a small working environment as a start for the user's own: a package with tests and CI, or a single file.
 
     Args:
         name: the name of the package or file, see `names_of`.

@@ -41,7 +41,7 @@ class Verdicts(BaseModel):
 
 
 class Costs(BaseModel):
-    """The parameters of the cost of a training step, in seconds and tokens."""
+    """The measured costs of a training step, in seconds and tokens, from which larger runs are simulated."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -78,7 +78,9 @@ class Costs(BaseModel):
 
 
 def calibrate(runs: Sequence[Path]) -> Costs:
-    """Return step costs estimated from runs of one model on one machine; batch size and lengths are those of the first run.
+    """Estimate the costs of a training step from runs of one model on one machine, and return them.
+
+    The batch size and the lengths of completions are those of the first run.
 
     Args:
         runs: output folders. Runs with different numbers of completions per step are needed to separate the fixed cost of a

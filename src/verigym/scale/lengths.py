@@ -12,9 +12,9 @@ _LARGEST_SIGMA = 2.5
 
 @dataclass(frozen=True)
 class LogNormal:
-    """A log-normal distribution whose draws are cut off at `most`.
+    """Log-normal distribution for lengths of completions and times of verdicts, which are positive and have a long tail.
 
-    Lengths of completions and times of verdicts are positive and have a long tail to the right.
+    A draw above `most` is replaced by `most`.
     """
 
     mu: float

@@ -17,7 +17,7 @@ MOST_WORKERS = 4096
 
 @dataclass(frozen=True)
 class Plan:
-    """An allocation of servers, workers and learners, and the step times predicted for it."""
+    """A number of servers, grading workers and learners, with the times of a step predicted for it."""
 
     plant: Plant
     completions: int
@@ -25,7 +25,7 @@ class Plan:
 
     @property
     def bound(self) -> str:
-        """The phase that a step waits for most: `generation`, `grading` or `update`."""
+        """The phase that determines the time of a step most: `generation`, `grading` or `update`."""
         of = self.prediction
         parts = {"generation": of.generation_s, "grading": of.grade_wait_s, "update": of.update_s}
         return max(parts, key=lambda name: parts[name])
@@ -36,7 +36,10 @@ class Plan:
 
 
 def plan(costs: Costs, plant: Plant, completions: int | None = None) -> Plan:
-    """Return the plan for the allocation `plant`; `completions` is the number per step, see `simulate`."""
+    """Simulate steps with the servers, workers and learners of `plant`, and return the prediction as a plan.
+
+    `completions` is the number of completions per step, see `simulate`.
+    """
     count = completions or round(costs.completions)
     return Plan(plant, count, simulate(costs, plant, completions=count))
 
@@ -49,7 +52,9 @@ def grid(
 
 
 def fewest_workers(costs: Costs, plant: Plant, completions: int | None = None) -> Plan:
-    """Return the plan with the fewest workers whose step is at most `ENOUGH` times as long as with one worker per completion.
+    """Return the plan with the fewest grading workers that are enough.
+
+    They are enough if a step takes at most `ENOUGH` times as long as with one worker per completion.
 
     Args:
         costs: the costs from `calibrate`.
@@ -73,9 +78,9 @@ def fewest_workers(costs: Costs, plant: Plant, completions: int | None = None) -
 
 
 def split(costs: Costs, gpus: int, overlap: bool, completions: int | None = None) -> list[Plan]:
-    """Return a plan for each split of `gpus` GPUs into servers and learners; each has the fewest workers that are enough.
+    """Return a plan for each way to divide `gpus` GPUs into servers and learners.
 
-    With a single GPU, server and learner take turns on it.
+    Each plan has the number of workers that `fewest_workers` finds. With a single GPU, server and learner take turns on it.
     """
     if gpus == 1:
         return [fewest_workers(costs, Plant(overlap=False), completions)]

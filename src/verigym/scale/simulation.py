@@ -23,7 +23,7 @@ from verigym.trainer.rng import keyed_random
 
 @dataclass(frozen=True)
 class Plant:
-    """The servers, grading workers and learners that a run is allocated."""
+    """The numbers of servers, grading workers and learners that a simulated run has."""
 
     servers: int = 1
     """Engines or servers that generate; each decodes as fast as the measured one."""

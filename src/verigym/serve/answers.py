@@ -23,9 +23,10 @@ class _Entry:
 
 
 class Answers:
-    """A bounded in-memory store of answers by idempotency key. It is thread-safe.
+    """Store of the answers to recent requests, by idempotency key, so that a repeated request gets the same answer.
 
-    A key whose answer is still being computed is never dropped. Once a limit is exceeded, the oldest answers are dropped.
+    It is in memory and thread-safe. Once a limit is exceeded, the oldest answers are dropped; a key whose answer is still being
+    computed is never dropped.
 
     Args:
         most: maximum number of stored answers.
@@ -46,9 +47,10 @@ class Answers:
         return len(self._open) + len(self._kept)
 
     def claim(self, key: str, fingerprint: str, waiter: Waiter) -> bool:
-        """Return True if the caller is the first with this key and must compute the answer, then call `settle` or `abandon`.
+        """Register a request with the idempotency key `key`; return True if the caller must compute its answer.
 
-        If False, `waiter` is called with the first caller's answer: at once if it is known, or as soon as it is.
+        The caller must then call `settle` or `abandon`. Return False if an earlier request has the key; `waiter` is then called
+        with the earlier request's answer, at once if it is known, or as soon as it is.
 
         Args:
             key: idempotency key.
@@ -86,7 +88,10 @@ class Answers:
             waiter(answer)
 
     def abandon(self, key: str, answer: bytes) -> None:
-        """Forget `key` without storing an answer, so that a later request tries again; pass `answer` to the present waiters."""
+        """Forget `key` without storing an answer, so that a later request tries again.
+
+        The requests that wait for the answer now get `answer`.
+        """
         with self._lock:
             waiting = self._open.pop(key).waiting
         for waiter in waiting or ():

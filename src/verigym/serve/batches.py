@@ -26,7 +26,9 @@ _PAUSE_S = 0.02
 
 
 class BatchResponse(Response):
-    """A response that streams one JSON line per item, in the order in which the verdicts arrive. The items must be admitted.
+    """Response to a batch: it streams one JSON line per item, in the order of the verdicts.
+
+    The desk must have admitted the items.
 
     If the client disconnects, items with an idempotency key are still graded and their answers stored, so that the client can
     ask again; items without a key are dropped.
@@ -140,5 +142,8 @@ class _Line:
 
 
 def item_keys(items: Sequence[BatchItem], of_request: str | None) -> list[Any]:
-    """Return the key of each item: its own, else one derived from the request's key and the item's position, else None."""
+    """Return the idempotency key of each item, in order.
+
+    This is the item's own key if it has one, else a key made from the request's key and the item's position, else None.
+    """
     return [item.key or (None if of_request is None else f"{of_request}#{place}") for place, item in enumerate(items)]

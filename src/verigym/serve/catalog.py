@@ -38,7 +38,7 @@ def load_served(named: Sequence[Served]) -> dict[str, Environment]:
 
 
 def spellings(named: Sequence[Served], names: Sequence[str]) -> dict[str, str]:
-    """Return a mapping from `module:Class` to the environment's name, so that requests may use either.
+    """Return a mapping from `module:Class` to the environment's name, so that requests may use either to name an environment.
 
     A class that is served several times with different options is left out.
 
@@ -51,7 +51,7 @@ def spellings(named: Sequence[Served], names: Sequence[str]) -> dict[str, str]:
 
 
 class Catalog:
-    """The environments of a service, and the reading of requests about them.
+    """The environments of a service. It makes prompts and completions from the requests about them.
 
     Args:
         environments: the environments by name.
@@ -142,7 +142,10 @@ class Catalog:
 
 
 def reference_schema(environment: Environment) -> dict[str, Any]:
-    """Return the JSON schema of the environment's reference; for a composition of several, the schema of any object."""
+    """Return the JSON schema of the environment's reference.
+
+    For an environment that is composed of several, return the schema of an arbitrary object.
+    """
     kind = getattr(environment, "reference_type", None)
     if kind is None and (inner := getattr(environment, "inner", None)) is not None:
         kind = getattr(inner, "reference_type", None)

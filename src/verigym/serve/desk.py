@@ -32,7 +32,7 @@ DRAIN_RETRY_S = 5
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to an item: either its score or the problem is set, never both."""
+    """The answer to an item, which is either a score or a problem: exactly one of the two fields is set."""
 
     score: bytes = b""
     """The verdict as JSON."""
@@ -70,7 +70,7 @@ class Desk:
         """Whether nothing more is accepted."""
 
     def admit(self, count: int) -> None:
-        """Reserve room for `count` items; the caller must then `submit` each of them, or give back the room by `release`.
+        """Reserve room for `count` items. The caller must then `submit` each of them, or give the room back by `release`.
 
         Raises:
             Problem: the service is draining, or has no room; `retry_after_s` says when to try again.
@@ -109,8 +109,7 @@ class Desk:
 
         Returns:
             A future of the score if the item has no `key` and is being graded, else None. If the future is cancelled, `done` is
-                not
-            called.
+            not called.
         """
         try:
             prompt, completion = self.catalog.item(request)

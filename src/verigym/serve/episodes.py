@@ -184,8 +184,8 @@ class Episodes:
         """Play a turn and return the session's reply; a turn that was already played gets the same reply again.
 
         Raises:
-            Problem: there is no such episode, `request.turn` is not the number of the next turn, it was played with another
-                text, the episode is over, or its turns are too long together.
+            Problem: there is no such episode, the episode is over, or its turns are too long together; `request.turn` is not
+                the number of the next turn, or this turn was already played with another text.
         """
         one = self._find(id)
         place = request.turn - one.first
@@ -247,7 +247,7 @@ class Episodes:
     async def end(self, id: str, reason: FinishReason) -> EndedEpisode:
         """End an episode, grade it and return it with its score; another call returns the same.
 
-        An ended episode is forgotten when it is idle for too long, is dropped, or too many others have ended since.
+        An ended episode is forgotten if it has been idle for too long, is dropped, or too many other episodes have ended since.
 
         Raises:
             Problem: there is no such episode, a turn is still being played, it was ended for another `reason`, or there is no

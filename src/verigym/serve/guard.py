@@ -30,9 +30,9 @@ LINGER_S = 2.0
 
 
 class Guard:
-    """ASGI middleware that refuses requests without a valid token, for another host, or with too large or too slow a body.
+    """ASGI middleware that protects the service, and counts all requests.
 
-    It also counts all requests.
+    It refuses a request that has no valid token, that is for another host, or whose body is too large or arrives too slowly.
 
     Args:
         app: the application to protect.

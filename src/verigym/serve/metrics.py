@@ -15,7 +15,7 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
 
 
 class Metrics:
-    """The Prometheus metrics of one service. Labels take few values: routes, served environments, statuses, reasons."""
+    """The Prometheus metrics of one service. All labels have few values, such as routes, environments and statuses."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)

@@ -22,7 +22,7 @@ BODY_GRACE_S = 5.0
 
 
 class Waiting:
-    """The connections of a service whose request is not complete, longest waiting first."""
+    """The connections of a service that are still sending their request, in the order in which the requests began."""
 
     def __init__(self, limits: ServiceLimits, metrics: Metrics) -> None:
         self.limits, self.metrics = limits, metrics
@@ -44,7 +44,7 @@ class Waiting:
 
 
 class GuardedProtocol(H11Protocol):
-    """One connection with limits on how long a request may take to arrive. `guarded_protocol` makes the class for a service."""
+    """One HTTP connection, with limits on how long a request may take to arrive. `guarded_protocol` makes the class to use."""
 
     waiting: ClassVar[Waiting]
 
@@ -55,7 +55,7 @@ class GuardedProtocol(H11Protocol):
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request; if there are too many connections, refuse this one."""
+        """Begin to wait for a request on a new connection, or refuse the connection if too many are open."""
         super().connection_made(transport)
         limits = self.waiting.limits
         if len(self.connections) > limits.connections:
@@ -129,7 +129,7 @@ class GuardedProtocol(H11Protocol):
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """Stop writing, and start a timer for the client to read what it was sent."""
+        """Stop writing until the client has read what was sent, and start a timer for this."""
         super().pause_writing()
         if self._unread is None:
             self._unread = self.loop.call_later(self.waiting.limits.write_s, self._unread_for_long)

@@ -34,7 +34,7 @@ _SWEEP_S = 5.0
 
 
 class ServiceProcess(uvicorn.Server):
-    """uvicorn's server, which before it shuts down waits until all accepted items are answered (drains).
+    """uvicorn's server, extended so that it drains: before it shuts down, it waits until all accepted items are answered.
 
     Args:
         config: uvicorn's configuration.

@@ -18,7 +18,7 @@ _MAKE_ONE = "make one with `python -c 'import secrets; print(secrets.token_urlsa
 
 
 class Tokens:
-    """The hashes of the accepted tokens. There may be several, so that clients can change over to a new token one by one.
+    """The accepted tokens, stored as hashes. There may be several, so that clients can change over to a new token one by one.
 
     Args:
         tokens: the tokens; empty to accept every request.
@@ -99,7 +99,10 @@ def refuse_open_service(host: str, tokens: Tokens) -> None:
 
 
 def is_local_name(host: bytes | None) -> bool:
-    """Return True if `host`, the value of a Host header, names this machine and not a host name that a web page set up."""
+    """Return True if `host`, the value of a Host header, is a name of this machine itself.
+
+    A web page could make a host name of its own lead to this machine; such a name gives False.
+    """
     if host is None:
         return False
     name = host.decode("latin-1").strip()

@@ -70,7 +70,10 @@ class CapturedGraphs:
 
 
 def cuda_record() -> Record:
-    """Return a function that captures CUDA graphs. They share one memory pool, which is freed with the last graph."""
+    """Return a function that captures CUDA graphs.
+
+    The graphs share one pool of memory, which is freed with the last of them.
+    """
     pool = torch.cuda.graph_pool_handle()
 
     def record(run: Run) -> tuple[Callable[[], None], torch.Tensor]:

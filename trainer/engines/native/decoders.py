@@ -40,7 +40,7 @@ LONG = 128
 
 
 class Decoder(Protocol):
-    """Decodes a batch of rows, numbered from 0, one token at a time."""
+    """Interface of the decoders, which generate a batch of rows one token at a time. Rows are numbered from 0."""
 
     refills: bool
     """Whether rows may join while others are being decoded."""
@@ -52,22 +52,29 @@ class Decoder(Protocol):
         """Append rows and return the logits of their first tokens `[N, V]`.
 
         Args:
-            rows: each row's prompt with the prompt's number; a number stands for the same prompt as long as it has rows.
-            begun: keys and values of the beginning of a prompt, as `states` returned them, by the prompt's number. The prompt
-                may have only one row.
+            rows: for each new row, the number and the tokens of its prompt. While a prompt has rows, its number means this
+                prompt.
+            begun: by the prompt's number, the keys and values of the beginning of a prompt, as `states` returned them. Such a
+                prompt may have only one row.
         """
 
     def states(self, row: int) -> RowStates:
         """Return a copy of the keys and values of the prompt and tokens of the row numbered `row`."""
 
     def reach(self, positions: int) -> None:
-        """Prepare for rows of up to `positions` tokens, prompt included, if this is more than was expected at first."""
+        """Prepare for rows of up to `positions` tokens, prompt included.
+
+        A smaller number than was already prepared for has no effect.
+        """
 
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
         """Append the tokens `token_B`, one per row, and return the logits of the next tokens `[B, V]`."""
 
     def remove(self, rows: Sequence[int]) -> list[int]:
-        """Remove `rows` and return the former numbers of the rows that are left, which may still include some removed rows."""
+        """Remove `rows` and renumber the rest; return, for each new number, the row's former number.
+
+        Some removed rows may stay in the batch for a while. Their numbers are then in the result, too.
+        """
 
 
 class _LlamaDecoder:
@@ -215,7 +222,10 @@ class PlainDecoder:
         self.count = 0
 
     def add(self, rows: Sequence[NewRow], begun: Mapping[int, RowStates] = NOTHING) -> torch.Tensor:
-        """See `Decoder`. `begun` has no effect: prompts are run from their first tokens."""
+        """Append rows and return the logits of their first tokens `[N, V]`, as `Decoder.add` does.
+
+        `begun` has no effect: prompts are run from their first tokens.
+        """
         device = self.model.device
         prompts = dict(rows)
         width = max(map(len, prompts.values()))
@@ -258,7 +268,7 @@ class PlainDecoder:
         return logits
 
     def states(self, row: int) -> RowStates:
-        """Return no states, because the contents of the cache differ by model."""
+        """Return an empty tuple: keys and values are not available, because the contents of the cache differ by model."""
         return ()
 
     def reach(self, positions: int) -> None:
@@ -301,7 +311,7 @@ _decodable: WeakKeyDictionary[Any, dict[torch.dtype | None, bool]] = WeakKeyDict
 
 
 def decodable(model: Any) -> bool:
-    """Return True if `SharedDecoder` gives the logits of `model`.
+    """Return True if `SharedDecoder` computes the same logits as `model` itself.
 
     This is checked once per model and autocast dtype, on a few tokens.
     """

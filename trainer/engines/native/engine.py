@@ -15,7 +15,7 @@ from verigym.trainer.models.codec import Codec
 
 
 class NativeEngine:
-    """Samples from the model that is being trained, with our own `generate`."""
+    """Engine that samples from the very model that is being trained, with verigym's own `generate`."""
 
     def __init__(
         self,
@@ -60,7 +60,10 @@ class NativeEngine:
     positions = None
 
     def sync(self) -> None:
-        """Drop keys and values that earlier weights computed. The engine samples from the trained model itself."""
+        """Drop the keys and values that were computed with earlier weights.
+
+        No weights are loaded, because the engine samples from the trained model itself.
+        """
         self.turn_cache.clear()
 
     def rest(self) -> None:
@@ -100,9 +103,10 @@ class NativeEngine:
         on_finished: OnFinished,
         arrivals: Arrivals | None = None,
     ) -> None:
-        """Sample completions; a turn of an episode whose keys and values were kept runs only its new tokens.
+        """Sample a completion for each of `requests`, as `EpisodeEngine.play` does.
 
-        See `EpisodeEngine.play`. With `arrivals`, the cache grows, and there are no CUDA graphs.
+        If the keys and values of an episode's earlier turns are still in the turn cache, only the new tokens of its prompt are
+        run. With `arrivals`, the keys and values are in buffers that grow, and CUDA graphs are not used.
         """
         self.model.eval()
         with autocast(self.model.device, self.dtype):

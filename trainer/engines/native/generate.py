@@ -102,7 +102,8 @@ def play(
 
     Args:
         model: see `generate`.
-        requests: those with the same first number of `place` and the same prompt share the prompt's keys and values.
+        requests: the completions to sample. Requests whose `place` has the same first number and whose prompts are equal share
+            the prompt's keys and values.
         temperature: see `generate`.
         eos_ids: see `generate`.
         pad_id: see `generate`.
@@ -215,8 +216,8 @@ def _next(waiting: deque[_DecodingRow], live: int, places: int, refills: bool) -
 def sample(logits_BV: torch.Tensor, temperature: float, uniform_B: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (token_B, logp_B). If `uniform_B` is None, the token is the most likely one; otherwise it is sampled.
 
-    Sampling inverts the cumulative distribution. This needs one uniform per token, so a row's draws do not depend on the
-    other rows of its batch.
+    A token is drawn by inverting the cumulative distribution at the row's number in `uniform_B`. So a row's tokens do not
+    depend on the other rows of its batch.
     """
     logp_BV = torch.log_softmax(logits_BV.double() / (temperature or 1.0), dim=-1)
     if uniform_B is None:

@@ -12,7 +12,10 @@ SHARE, LEAST = 0.25, 32
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]
-    """The keys and values `[B, H, L, D]` of one layer: views of larger buffers, with room for at most `most` tokens."""
+    """The keys and values of one layer, `[B, H, L, D]`, in buffers with spare room, so that adding a token rarely copies them.
+
+    The room is for at most `most` tokens.
+    """
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, most: int) -> None:
         super().__init__()
@@ -57,7 +60,7 @@ def grow_in_place(cache: Any, new_tokens: int) -> None:
 
     Args:
         cache: cache of a transformers model; changed in place.
-        new_tokens: most tokens that will be added; it limits the spare room.
+        new_tokens: most tokens that will be added; the spare room is never larger.
     """
     for number, layer in enumerate(getattr(cache, "layers", ())):
         if type(layer) is DynamicLayer and layer.is_initialized:

@@ -28,7 +28,10 @@ Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class LlamaStep:
-    """A decoding step with the model's present weights. After an update of the model, make a new one."""
+    """Runs one decoding step of a Llama-like model, with the weights as they were when this object was made.
+
+    After an update of the model, make a new object.
+    """
 
     def __init__(self, model: Any, positions: int) -> None:
         """Read the weights of `model`.
@@ -138,7 +141,7 @@ def _normed(x_BXD: torch.Tensor, eps: float) -> torch.Tensor:
 
 
 def unknown_parts(model: Any) -> str:
-    """Return the reason why `model` is not supported; an empty string if it may be supported."""
+    """Return the reason why `LlamaStep` does not support `model`; an empty string if no reason is known."""
     body = decoder(model)
     if any(isinstance(parameter, DTensor) for parameter in body.parameters()):
         return "its layers are gathered one at a time"

@@ -20,7 +20,7 @@ SHARE, LEAST = 0.25, 32
 
 @dataclass
 class Layout:
-    """The rows and their prompts, each numbered by its slot in the cache."""
+    """The numbering of rows and prompts in the cache: a row's or prompt's number is its index in these lists."""
 
     owners: list[int] = field(default_factory=list)
     """Each row's prompt."""
@@ -32,7 +32,10 @@ class Layout:
     """Each prompt's index at the caller."""
 
     def grid(self) -> tuple[int, list[int]]:
-        """Return G, the largest number of rows of a prompt, and each row's index in a grid of P times G."""
+        """Return the positions of the rows in a grid with one line per prompt, as (G, index of each row).
+
+        G is the largest number of rows of a prompt; the grid has P times G places for P prompts.
+        """
         counts = [0] * len(self.prompts)
         places = []
         for owner in self.owners:
@@ -43,7 +46,10 @@ class Layout:
 
 
 class PrefixCache:
-    """The keys and values of all layers. When a row is removed, the last row moves into its slot; nothing else is copied."""
+    """The keys and values of all layers, in which the rows of a prompt share the keys and values of the prompt.
+
+    When a row is removed, the last row moves into its slot; nothing else is copied.
+    """
 
     def __init__(self, layers: int, key_heads: int, head_size: int, scale: float, dtype: torch.dtype, device: torch.device):
         self.layout = Layout()
@@ -62,7 +68,7 @@ class PrefixCache:
         """Append prompts.
 
         Args:
-            names: number that the caller uses for each prompt, for `add_rows`.
+            names: the caller's number for each prompt, by which `add_rows` refers to it.
             states: keys and values `[P, K, S, D]` of each layer; positions after a prompt's length are ignored.
             lengths: each prompt's number of tokens.
         """
@@ -86,9 +92,9 @@ class PrefixCache:
         self._arranged = False
 
     def remove(self, row: int) -> None:
-        """Remove the row numbered `row`, and its prompt if this was the prompt's last row.
+        """Remove the row numbered `row`. If it was the last row of its prompt, remove the prompt, too.
 
-        The last row, or prompt, takes the number that became free.
+        The row with the highest number takes the number that became free, and likewise for prompts.
         """
         layout = self.layout
         owner = layout.owners[row]
@@ -100,7 +106,7 @@ class PrefixCache:
         self._arranged = False
 
     def states(self, row: int) -> list[torch.Tensor]:
-        """Return a copy of the keys and values of the row numbered `row`, those of its prompt first.
+        """Return a copy of the keys and values of the row numbered `row`: those of its prompt, then those of its own tokens.
 
         There is one tensor `[2, K, S + T, D]` per layer.
         """

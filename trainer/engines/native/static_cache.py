@@ -20,7 +20,7 @@ NARROWEST = 64
 
 
 class StaticCache:
-    """All layers' keys and values, and the inputs of a step, in tensors whose addresses do not change."""
+    """The keys and values of all layers, and the inputs of a step, in tensors whose addresses never change, for CUDA graphs."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class StaticCache:
     def add_prompts(
         self, names: Sequence[int], states: Sequence[tuple[torch.Tensor, torch.Tensor]], lengths: Sequence[int]
     ) -> None:
-        """Keep prompts for the rows that the next `add_rows` adds; see `PrefixCache.add_prompts`."""
+        """Store prompts for the rows that the next call of `add_rows` adds; for the arguments see `PrefixCache.add_prompts`."""
         self._starts.update(zip(names, lengths, strict=True))
         self._waiting.append((names, states))
 
@@ -98,10 +98,10 @@ class StaticCache:
         self._states[:, :, target, :, :length] = self._states[:, :, source, :, :length]
 
     def begin(self, token_B: torch.Tensor) -> tuple[int, int]:
-        """Store the next token of each row and return the number of rows and positions that the step computes.
+        """Store the next token of each row, and return how many rows and how many positions the step must compute.
 
-        Both are rounded up, to powers of two if the buffers allow, so that few shapes occur. Results of surplus rows and
-        positions are ignored.
+        Both numbers are rounded up, to powers of two if the buffers allow, so that steps have few different shapes. Results of
+        surplus rows and positions are ignored.
         """
         self.token_B[: len(token_B)] = token_B
         return _rounded(len(token_B), 1, self._most), _rounded(max(self.layout.lengths) + 1, NARROWEST, self._width)

@@ -25,7 +25,7 @@ RowStates = Sequence[torch.Tensor]
 
 
 class TurnCache:
-    """Keys and values of episodes, in at most a fixed number of bytes."""
+    """Cache of the keys and values of unfinished episodes, for their next turns; its size in bytes is limited."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes, self.bytes = most_bytes, 0
@@ -37,7 +37,7 @@ class TurnCache:
         return len(self._kept)
 
     def keep(self, episode: Hashable, ids: tuple[int, ...], size: int, states: Callable[[], RowStates]) -> None:
-        """Keep the keys and values of an episode's tokens if there is room.
+        """Store the keys and values of an episode's tokens if there is room.
 
         Args:
             episode: identifies the episode.
@@ -59,9 +59,9 @@ class TurnCache:
             self.refused += 1
 
     def take(self, episode: Hashable, prompt: Sequence[int]) -> RowStates | None:
-        """Remove and return the keys and values of `episode`.
+        """Remove the keys and values of `episode` from the cache and return them.
 
-        Return None if there are none, or they do not belong to the beginning of `prompt`.
+        Return None if the cache has none, or if their tokens are not the beginning of `prompt`.
         """
         ids, states = self._kept.get(episode, ((), ()))
         self.forget([episode])
@@ -82,7 +82,7 @@ class TurnCache:
 def go_on(
     step_model: LlamaStep, prompts: Mapping[int, Sequence[int]], begun: Mapping[int, RowStates]
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Run the tokens of each prompt that follow the tokens whose keys and values are known.
+    """Run the model over the last tokens of some prompts: those whose keys and values are not known from earlier turns.
 
     Args:
         step_model: the model.

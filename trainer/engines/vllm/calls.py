@@ -23,7 +23,7 @@ def prepare_environment(by_reference: bool) -> None:
     """Set the variables that vLLM reads when it is imported.
 
     Args:
-        by_reference: whether vLLM reads the policy's tensors directly, which needs it in this process.
+        by_reference: True if vLLM reads the policy's tensors directly; it must then run in this process.
     """
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # our threads stay as they are
@@ -102,7 +102,7 @@ class Vllm:
         self.llm.sleep(level=2)
 
     def wake(self, what: str) -> None:
-        """Allocate memory again: `weights` before they are loaded, `kv_cache` afterwards."""
+        """Allocate again the memory named by `what`: `weights` before weights are loaded, `kv_cache` afterwards."""
         self.llm.wake_up(tags=[what])
 
     def add(self, name: str, prompt: Sequence[int], parameters: Mapping[str, Parameter]) -> None:
@@ -112,7 +112,7 @@ class Vllm:
         self.engine.add_request(name, {"type": "token", "prompt_token_ids": list(prompt)}, params)
 
     def step(self) -> list[tuple[str, Generated]]:
-        """Sample one token of each running completion and return (name, completion) of those that ended."""
+        """Sample one token of each running completion, and return the completions that ended, as pairs (name, completion)."""
         return [(out.request_id, _generated(out.outputs[0])) for out in self.engine.step() if out.finished]
 
     def abort(self, names: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ class ServerUnreachable(RequestFailed):
 
 
 class WrongWeights(RequestFailed):
-    """The server has another version of the weights than the request names."""
+    """Raised when the server has another version of the weights than the one that the request is for."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ServerStatus:
 
 
 class Client:
-    """Client of one server. Methods may be called from several threads."""
+    """Client of one vLLM server, which sends it weights and requests. Methods may be called from several threads."""
 
     def __init__(self, url: str, *, api_key: str | None, timeout_s: float, vocab_size: int) -> None:
         """Prepare a session; nothing is sent yet.
@@ -75,7 +75,7 @@ class Client:
         """Return the server's status.
 
         Raises:
-            RequestFailed: it does not answer, or not now.
+            RequestFailed: the server does not answer, or refuses for the moment.
             UsageError: the server does not take weights.
         """
         body = self._call("GET", "/verigym/status", timeout_s=min(30.0, self.timeout_s))
@@ -112,7 +112,7 @@ class Client:
         Args:
             version: unique name of these weights.
             files: safetensors files, all in one folder.
-            shared: whether the server reads them there; otherwise they were sent.
+            shared: True if the server reads the files in this folder; False if `send` has sent them.
 
         Raises:
             RequestFailed: the server did not load them; another try may succeed.
@@ -126,7 +126,12 @@ class Client:
             raise RequestFailed(f"{self.url} was given weights {version} and says it has {loaded.get('version')!r}")
 
     def complete(self, prompt: Sequence[int], parameters: Mapping[str, Parameter], version: str) -> Generated:
-        """Return one completion, sampled from the weights of this version.
+        """Return one completion, sampled from the weights of the given version.
+
+        Args:
+            prompt: tokens of the prompt.
+            parameters: see `sampling_parameters`.
+            version: name of the weights.
 
         Raises:
             WrongWeights: the server has another version.

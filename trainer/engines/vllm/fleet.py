@@ -25,7 +25,7 @@ CHECK_S = 0.25
 
 
 class Fleet:
-    """The servers of a run. Methods may be called from several threads."""
+    """Gives the vLLM servers of a run their weights, and keeps track of the servers that fail. Its methods are thread-safe."""
 
     def __init__(self, servers: Sequence[Server], wait_s: float) -> None:
         """Watch over servers; nothing is sent before the first weights.
@@ -63,9 +63,9 @@ class Fleet:
         self._keepers: list[threading.Thread] = []
 
     def push(self, weights: Weights) -> None:
-        """Give all servers these weights, at the same time, and wait until each has them or fails; nothing must be sampled.
+        """Give `weights` to all servers at the same time, and wait until each server has them or fails.
 
-        At the first push every server must get them, later at least one.
+        Nothing may be sampled meanwhile. At the first push all servers must get the weights, later at least one of them.
 
         Raises:
             UsageError: the servers stay unreachable for `wait_s`, or one does not fit the policy.
@@ -74,10 +74,10 @@ class Fleet:
         self.settle()
 
     def publish(self, weights: Weights) -> None:
-        """Have the servers get these weights while they sample, one half of them at a time; does not wait.
+        """Begin to give `weights` to the servers while they sample, at most half of them at a time; do not wait for them.
 
-        A server gets no new requests while it ends those it has and loads. One that is still loading older weights goes on to
-        the newest. Before the first `push` this must not be called.
+        Before a server loads the weights, it gets no new requests and finishes those that it has. A server that is still
+        loading older weights loads the newest ones next. `push` must have been called before.
         """
         self._aim(weights, beside=True)
 
@@ -98,7 +98,7 @@ class Fleet:
                 self._changed.wait(CHECK_S)
 
     def check(self) -> None:
-        """Return if the run can go on.
+        """Check that the run can go on.
 
         Raises:
             UsageError: as for `push`.
@@ -126,12 +126,15 @@ class Fleet:
         return len(self._failing)
 
     def in_use(self, weights: Weights) -> bool:
-        """Return whether a keeper may still read the files of `weights`."""
+        """Return True if the files of `weights` may still be read in order to send or load them."""
         with self._lock:
             return weights is self._target or weights in self._reading.values()
 
     def begin(self, number: int) -> Weights | None:
-        """Begin a request to a server and return its weights; None if it is out. `end` or `report` must follow."""
+        """Count a request to the server numbered `number` as begun, and return the server's weights.
+
+        Return None if the server gets no requests now. Otherwise `end` must be called after the request.
+        """
         with self._lock:
             if number in self._out:
                 return None
@@ -139,7 +142,10 @@ class Fleet:
             return self.servers[number].weights
 
     def end(self, number: int, failed: RequestFailed | None = None) -> None:
-        """End a request to a server; one that failed puts the server out until its keeper has seen it well."""
+        """Count a request to the server numbered `number` as ended.
+
+        If the request `failed`, the server gets no requests until it is known to work again.
+        """
         with self._lock:
             self._running[number] -= 1
             if failed is None:

@@ -101,7 +101,7 @@ class VllmEngine:
         on_finished: OnFinished,
         arrivals: Arrivals | None = None,
     ) -> None:
-        """Sample completions; see `EpisodeEngine.play`. vLLM's prefix cache keeps what earlier turns have computed.
+        """Sample completions, as `EpisodeEngine.play` does. vLLM's prefix cache holds the keys and values of earlier turns.
 
         Raises:
             UsageError: a prompt is too long for vLLM's max_model_len.
@@ -137,7 +137,7 @@ class VllmEngine:
         )
 
     def forget(self, episodes: Iterable[Hashable]) -> None:
-        """Do nothing: vLLM's prefix cache drops what is not used for longest."""
+        """Do nothing: vLLM's prefix cache drops by itself the entries that have not been used for longest."""
 
     def close(self) -> None:
         """End vLLM."""

@@ -45,7 +45,10 @@ class HttpError(Exception):
 
 
 class Receiver:
-    """Takes weights, and checks the version of completion requests, in front of vLLM's application."""
+    """ASGI middleware in front of vLLM's server that receives new weights.
+
+    It also checks that a completion request is for the version of the weights that the server has.
+    """
 
     def __init__(self, app: App) -> None:
         """Wrap an application. The folder for weights exists from their arrival until they are loaded."""
@@ -214,9 +217,9 @@ class Receiver:
 
 
 def most_bytes(state: Any) -> int:
-    """Return the most bytes of a push: the model in fp32 with separate embeddings and head, and the files' headers.
+    """Return the largest size in bytes that pushed weights can have, or no bound if transformers here does not know the model.
 
-    There is no bound for a model that this machine's transformers does not know.
+    The size is that of the model in fp32 with separate embeddings and head, and of the headers of the files.
     """
     try:
         import torch

@@ -111,7 +111,7 @@ class VllmServerEngine:
         self._clean()
 
     def publish(self, step: int) -> None:
-        """Have the servers load the policy's weights while they go on sampling; does not wait for them. See `FreeEngine`.
+        """Begin to load the policy's weights into the servers, and return while they sample; see `FreeEngine.publish`.
 
         Args:
             step: number of updates that the policy has had.
@@ -123,11 +123,14 @@ class VllmServerEngine:
         (self.fleet.publish if self.pushes > 1 else self.fleet.push)(weights)
 
     def settle(self) -> None:
-        """Wait until every server that is well has the newest weights; see `FreeEngine`."""
+        """Wait until every working server has the newest weights, as `FreeEngine.settle` does."""
         self.fleet.settle()
 
     def metrics(self) -> dict[str, float]:
-        """Return figures of the pushes since the last call (MB of one, seconds of the slowest), and how many servers fail."""
+        """Return metrics of the weight pushes since the last call: the size of one in MB, and the seconds of the slowest.
+
+        The number of servers that are failing now is included.
+        """
         pushes = {server.last_push for server in self.servers if server.last_push is not None}
         new, self.pushed = pushes - self.pushed, pushes
         figures = {"servers_failing": float(self.fleet.failing)} if len(self.servers) > 1 else {}
@@ -188,7 +191,9 @@ class VllmServerEngine:
         on_finished: OnFinished,
         arrivals: Arrivals | None = None,
     ) -> None:
-        """Sample completions; all turns of an episode are asked of one server. See `EpisodeEngine.play`.
+        """Sample completions, as `EpisodeEngine.play` does.
+
+        All turns of an episode are sent to the same server, to reuse its cache.
 
         Raises:
             UsageError: a server stays unreachable, keeps failing, or refuses a request.

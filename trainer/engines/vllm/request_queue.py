@@ -20,7 +20,10 @@ from verigym.trainer.engines.vllm.server import Weights
 
 
 class Homes:
-    """Which server each episode that goes on belongs to, by number; thread-safe only under one caller."""
+    """Records which server each unfinished episode is played on, by the server's number.
+
+    Only one thread may use it at a time.
+    """
 
     def __init__(self, servers: int) -> None:
         self._of: dict[Hashable, int] = {}
@@ -28,10 +31,12 @@ class Homes:
         self._load = Counter({number: 0 for number in range(servers)})
 
     def of(self, episode: Hashable, tokens: int) -> int:
-        """Return an episode's server; a new episode gets the one whose episodes have the fewest tokens, the first of several.
+        """Return the number of an episode's server.
+
+        A new episode gets the server whose episodes have the fewest tokens; of several such servers, the first.
 
         Args:
-            episode: its key.
+            episode: key of the episode.
             tokens: number of tokens of the episode so far.
         """
         server = self._of.get(episode)
@@ -79,7 +84,7 @@ class ServerAnswer:
 
 
 class RequestQueue:
-    """Open requests and received answers; shared by the threads that ask servers."""
+    """Queue of open requests and received answers, shared by the threads that send requests to the servers."""
 
     def __init__(self, fleet: Fleet, retries: int) -> None:
         self.fleet, self.retries = fleet, retries
@@ -108,7 +113,7 @@ class RequestQueue:
         self.fleet.unwatch(self._wake_all)
 
     def ask(self, number: int) -> None:
-        """Send a server one request after another until the queue is closed."""
+        """Send requests to the server numbered `number`, one after another, until the queue is closed."""
         client = self.fleet.servers[number].client
         while (taken := self._take(number)) is not None:
             one, weights = taken

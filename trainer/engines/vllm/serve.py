@@ -28,8 +28,8 @@ def command(arguments: Sequence[str]) -> list[str]:
         arguments: the model and options of `vllm serve`.
 
     Raises:
-        SystemExit: no model is named, an option is among them that would make the server unfit, or other machines would reach a
-            server that has no key.
+        SystemExit: `arguments` name no model, contain an option with which the trainer cannot use the server, or let other
+            machines reach a server that has no key.
     """
     if not arguments or arguments[0].startswith("-"):
         raise SystemExit("usage: python -m verigym.trainer.engines.vllm.serve MODEL [options of vllm serve]")

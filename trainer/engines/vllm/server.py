@@ -36,7 +36,7 @@ class Push:
 
 
 class Server:
-    """One server. Used by one thread, its keeper; the attributes may be read by others."""
+    """One vLLM server and the weights that it has. Only one thread may call `update`; others may read the attributes."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -47,11 +47,11 @@ class Server:
         self.last_push: Push | None = None
 
     def update(self, weights: Weights, loading: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        """Give the server these weights unless it has them.
+        """Bring `weights` to the server, unless it has them already.
 
         Args:
             weights: the weights that it should have.
-            loading: makes the context in which the server loads the files, once they are where it reads them.
+            loading: returns a context; it is entered when the files are in their place, and the server loads them within it.
 
         Raises:
             RequestFailed: the server does not answer, or not now; another try may succeed.

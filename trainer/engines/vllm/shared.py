@@ -12,10 +12,10 @@ from verigym.trainer.engines.weights import policy_weights
 
 
 class SharedServersEngine(VllmServerEngine):
-    """The engine of one of several processes. `sync` is collective.
+    """Engine of one of several training processes that share the vLLM servers. All processes must call `sync` together.
 
-    If a server restarts, whichever process notices pushes the weights again, from the first process's files. On several
-    machines these must therefore be in a shared folder, `vllm_weights_dir`.
+    If a server restarts, the process that notices it first pushes the weights again, from the files of the first process. For
+    processes on several machines, these files must therefore be in a shared folder, `vllm_weights_dir`.
     """
 
     world: World
@@ -43,6 +43,6 @@ class SharedServersEngine(VllmServerEngine):
         return self.run, self.pushes, list(weights.files)
 
     def share(self, world: World) -> None:
-        """Take this process's share of the requests that a server takes at a time."""
+        """Divide the number of requests that a server takes at a time evenly among the processes of `world`."""
         self.world = world
         self.requests = max(1, self.requests // world.size)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Stopped(Exception):
-    """Raised when a signal has stopped a run; the run has already printed its own message."""
+    """Raised to end a command with its exit code after a signal has stopped a run; the run has already printed a message."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)
@@ -17,7 +17,7 @@ class Stopped(Exception):
 
 
 class InterruptedWithResults(Exception):
-    """Raised when Ctrl-C stops a command after it has shown its results so far; `message` is printed.
+    """Raised when Ctrl-C stops a command that has already shown its results up to then.
 
     Args:
         message: the line for standard error.
@@ -31,7 +31,7 @@ class InterruptedWithResults(Exception):
 
 @contextmanager
 def resumable(quiet: bool = False) -> Iterator[None]:
-    """Return a context in which a stopped training run, stage or evaluation ends the command with the right exit code.
+    """Return a context in which a signal that stops a training run, stage or evaluation gives the command the right exit code.
 
     Args:
         quiet: print nothing; set in all of torchrun's processes except the first.

@@ -46,7 +46,7 @@ def _value(text: str, place: str) -> Any:
 
 
 def misused(error: Exception) -> str:
-    """Return one line that says what is wrong with the arguments, suggests an option and points to `--help`.
+    """Return a one-line message for a mistake in the command's arguments, with a suggested option and a hint at `--help`.
 
     Args:
         error: the exception that typer raised; it has a method `format_message`.
@@ -70,10 +70,10 @@ def misused(error: Exception) -> str:
 
 
 def counts(text: str | None, flag: str) -> list[int]:
-    """Return the numbers in a text such as `1,4,16`, in ascending order; an empty list for None.
+    """Parse a text such as `1,4,16`, and return its numbers in ascending order; return an empty list for None.
 
     Raises:
-        UsageError: `text` is not a list of whole numbers from 1 to 99999.
+        UsageError: `text`, the value of the option `flag`, is not a list of whole numbers from 1 to 99999.
     """
     if text is None:
         return []

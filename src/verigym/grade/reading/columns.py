@@ -21,7 +21,10 @@ SHOWN_GOLD_CHARS = 200
 
 
 class Columns(BaseModel):
-    """The names of the columns that are used. A dotted name that is no column is a path into nested objects and lists."""
+    """Names of the input columns that a grading uses.
+
+    A dotted name that is no column is a path into nested objects and lists.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -132,7 +135,7 @@ def items(
         row: the row that was read.
         columns: the names of its columns.
         environment: makes the prompt.
-        tasks: finds the prompt by the row's id, if `columns.task` names an id column; else None.
+        tasks: finds prompts by id, if `columns.task` names the column of the prompt's id; else None.
     """
     try:
         prompt = _prompt(row, columns, environment) if tasks is None else tasks.prompt(row.data)
@@ -193,7 +196,7 @@ def _prompt(row: InputRow, columns: Columns, environment: Environment) -> Prompt
 
 
 def shown_gold(prompt: Prompt) -> dict[str, JsonValue]:
-    """Return the fields of the prompt's reference for display, by part if the environment is composed of several.
+    """Return the fields of the prompt's reference for display; for a composed environment, the fields by part.
 
     A value of more than MAX_GOLD_CHARS characters of JSON, such as a program's tests, is cut and its length is noted.
     """
@@ -210,7 +213,12 @@ def _short(value: Any) -> Any:
 
 
 def reference_fields(data: Mapping[str, Any], references: Mapping[str, str], how: Extraction | None) -> dict[str, Any]:
-    """Return the reference's fields as read from `data`; `part.field` is nested, and `how` says how a gold is extracted.
+    """Return the fields of the reference as read from `data`, a row.
+
+    Args:
+        data: the row.
+        references: maps each field to its column; a field `part.field` belongs to a part of a composed environment.
+        how: the method by which a gold is extracted from its column; None to take it as it is.
 
     Raises:
         FieldProblem: a column is missing or null, or no gold is found in it.

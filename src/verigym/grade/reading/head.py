@@ -18,7 +18,7 @@ SAMPLE_ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class InputHead:
-    """The columns and first rows of an input, with an iterator over all its records."""
+    """The beginning of an input: its columns and first rows, with an iterator over all its records, the first ones included."""
 
     columns: Columns
     rows: Sequence[Mapping[str, Any]]
@@ -42,7 +42,7 @@ def read_head(source: Source, columns: Columns, usual: Sequence[str]) -> InputHe
 
     Args:
         source: the input.
-        columns: the columns to use. If they name no column of completions, one of `usual` is chosen.
+        columns: the columns to use. If they name no column of completions, a column whose name is in `usual` is chosen.
         usual: column names to look for; columns of texts come before columns of API responses.
 
     Raises:

@@ -13,7 +13,10 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class InputRow:
-    """One record. `number` counts records from 1 (in JSONL it is the line number); `line` is where the record starts."""
+    """One record of an input. `number` counts records from 1; in JSONL it is the line number.
+
+    `line` is where the record starts.
+    """
 
     number: int
     line: int | None
@@ -50,7 +53,7 @@ class Source(Protocol):
         """The column names, or None if the format does not declare them."""
 
     def select(self, paths: Sequence[str]) -> None:
-        """Declare which columns, or paths into them, will be used, so that the reader can skip the others."""
+        """Declare which columns, or paths into columns, will be used, so that the reader can skip all other columns."""
 
     def __iter__(self) -> Iterator[InputRow | BadRow]:
         """Yield the records in order; raise UsageError where the rest cannot be read."""

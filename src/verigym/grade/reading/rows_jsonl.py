@@ -14,7 +14,7 @@ from verigym.grade.reading.records import BadRow, InputRow, bytes_read
 class JsonlSource:
     """The rows of a JSONL file, numbered by line, or of a JSON document, which is parsed as a whole.
 
-    Blank lines are skipped. A file is a document if it begins with `[`, or if its first line is only `{`.
+    A file counts as a JSON document if it begins with `[`, or if its first line is only `{`. In JSONL, blank lines are skipped.
     """
 
     columns = None

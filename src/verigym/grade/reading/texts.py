@@ -15,7 +15,7 @@ from verigym.grade.reading.records import MAX_RECORD_BYTES, BadRow
 
 @dataclass(frozen=True, slots=True)
 class GradedText:
-    """A completion of the input, with the row and sample number that its line of scores names."""
+    """The text of a completion, with the row and sample number by which its line in the file of scores refers to it."""
 
     row: int
     sample_index: int
@@ -33,7 +33,7 @@ def graded_texts(
 
     Args:
         path: the input file.
-        columns: the columns from the `.meta.json` of the scores, where defaults are filled in.
+        columns: the columns from the `.meta.json` of the scores, which include those that were chosen by default.
         format: see `open_source`.
         max_record_bytes: see `open_source`.
 

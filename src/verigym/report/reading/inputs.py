@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 @dataclass(slots=True)
 class Input:
-    """One input of a report. An evaluation of several models gives one input per model."""
+    """One input of a report: a run, a file of scores, or one model of an evaluation."""
 
     kind: Kind
     path: Path

@@ -43,7 +43,7 @@ def score_samples(one: Input, place: int, limit: TextLimit, column: str | None, 
         place: the input's number among the report's inputs.
         limit: cuts long texts.
         column: name of the column that holds a task's difficulty; None for the usual names.
-        graded: the file that was graded, if it is no longer where the scores' `.meta.json` says.
+        graded: the file that was graded; needed only if it is no longer in the place that the scores' `.meta.json` names.
 
     Raises:
         UsageError: `graded` is not the file that was graded.

@@ -19,7 +19,7 @@ def follow(
     """Show a run in the terminal until it has finished; return its last state.
 
     Args:
-        folder: the run's folder, or that of a pipeline or quickstart, whose newest stage is shown.
+        folder: the folder of a run, or of a pipeline or quickstart; of these the newest stage is shown.
         console: where to print; if it is no terminal, the state is printed once.
         once: print the state only once on a terminal, too.
         every_s: seconds between two updates.

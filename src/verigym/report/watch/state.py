@@ -29,7 +29,7 @@ PHASES = ("generate", "grade_wait", "update", "sync", "evaluate", "checkpoint")
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The values of one metric of one source over the steps, and the mean of the most recent ones."""
+    """The values of one metric over the steps, for one source, and the mean of the most recent values."""
 
     values: tuple[float | None, ...]
     last: float | None
@@ -123,7 +123,9 @@ class RunWatcher:
 
 
 def find_run(folder: Path) -> Path:
-    """Return `folder` itself if it holds a run's log or no subfolder does, else the subfolder whose log was written last.
+    """Return the folder of the run to show: `folder` itself if it holds a run's log.
+
+    Otherwise return the subfolder whose log was written last, or `folder` if no subfolder has a log.
 
     Raises:
         UsageError: there is no such folder.
