@@ -318,10 +318,10 @@ def _contamination(label: str, part: Mapping[str, Any], models: Mapping[str, Any
 
 
 def beside(report: Mapping[str, Any]) -> str:
-    """Return what an evaluation found, in short.
+    """Return the short form of an evaluation's report, as Markdown.
 
-    A table of all models: avg@k with its interval, one row per source, one column per model. Then each model's difference
-    to the first one, and hints.
+    It has one table with avg@k and its interval: one row per source, one column per model. Below are each other model's
+    difference to the first model, and hints.
     """
     models: Mapping[str, Any] = report["models"]
     name = f"avg@{report['samples']}"
