@@ -57,7 +57,7 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         ("verigym suite show below/", ["below/deep.yml"]),
         ("verigym sandbox run x --backend bub", ["bubblewrap"]),
         ("verigym sandbox run x --language p", ["python"]),
-        ("verigym init words --kind ", ["single", "tools", "game"]),
+        ("verigym init words --kind ", ["single", "tools", "game", "file"]),
         # left to the shell, which offers files
         ("verigym grade row", []),
         ("verigym grade rows.jsonl --out sco", []),
