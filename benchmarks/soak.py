@@ -5,7 +5,8 @@
 Trains a small model from nothing on programs (the sandbox) and on episodes (sessions). Every so often one process of the hurt
 run is killed: the trainer, which is started again, a worker that grades or plays sessions, or a process of a sandbox; the kinds
 take turns. How many steps fit into the minutes is measured first; then both runs train side by side. Prints the kills. The exit
-code is 1 where weights or logged steps differ, or where a kind was never killed. The last line is one JSON object.
+code is 1 where weights or logged steps differ, where the weights have not changed at all, or where a kind was never killed. The
+last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+LENGTH = {"length": {"weight": 0.5, "options": {"target": 40}}}
+"""A reward that a model gets before it can do anything, without which no weight would ever change."""
 FIELDS: dict[str, Any] = {
     "sources": [
-        {"environment": "functions"},
+        {"environment": "functions", "add": LENGTH},
         {"environment": "number_guessing", "options": {"numbers": 8}},
-        {"environment": "arithmetic", "options": {"digits": 1}},
+        {"environment": "arithmetic", "options": {"digits": 1}, "add": LENGTH},
     ],
     "seed": 3,
     "prompts_per_step": 6,
@@ -192,10 +195,13 @@ def main() -> None:
             undisturbed.kill()
         alone, after = end(output / "alone"), end(output / "hurt")
         same = alone == after
+        learnt = after[0] != hashlib.sha256((output / "model/model.safetensors").read_bytes()).hexdigest()
+        if not learnt:
+            print("the weights are still those of the beginning: that they are the same proves nothing")
         print(f"kills: {', '.join(f'{kills[kind]} {kind}' for kind in KINDS)}")
         print(f"weights {after[0][:16]}, {len(after[1])} steps: {'as undisturbed' if same else f'NOT {alone[0][:16]}'}")
-        print(json.dumps({"steps": steps, "kills": kills, "same": same}))
-    sys.exit(0 if same and all(kills[kind] for kind in KINDS) else 1)  # what was not killed was not tried
+        print(json.dumps({"steps": steps, "kills": kills, "same": same, "learnt": learnt}))
+    sys.exit(0 if same and learnt and all(kills[kind] for kind in KINDS) else 1)  # what was not killed was not tried
 
 
 if __name__ == "__main__":
