@@ -17,9 +17,9 @@ TIMEOUT_S = 5.0
 
 @contextmanager
 def hub_or_cache(what: str) -> Iterator[str]:
-    """Return a context manager for reading from the hub. If the hub does not answer, its libraries read only their caches.
+    """Return a context manager for reading from the hub, which makes the hub's libraries use only caches if it does not answer.
 
-    Its value is a clause that says why only the caches are read, such as `the hub does not answer (timed out)`, or an empty
+    The value of the `with` statement says why only caches are read, as in `the hub does not answer (timed out)`. It is an empty
     string if the hub answers.
 
     Args:

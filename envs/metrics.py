@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """A number of equal groups: `groups` groups with `n` verdicts each, of which `correct` are right."""
+    """Count of equal groups: there are `groups` groups, each with `n` verdicts, of which `correct` are right."""
 
     correct: int
     n: int

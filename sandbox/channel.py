@@ -56,9 +56,10 @@ class Channel:
     def receive(
         self, runs: Sequence[Run], given_up: Callable[[], bool] = lambda: False, *, not_before: float = 0.0
     ) -> dict[str, Any] | None:
-        """Return the next frame, or None if there will be none or `given_up()` returned True.
+        """Return the next frame. Return None if no frame will come, or if `given_up()` returned True.
 
-        There will be none if all runs are done, the other side closed the channel (`ended`), or it sent no frame (`broken`).
+        No frame will come if all runs are done, if the other side closed the channel (`ended`), or if it sent data that is not
+        a frame (`broken`).
 
         Args:
             runs: the runs to serve meanwhile.

@@ -115,7 +115,8 @@ def poll_runs(
         watch: further descriptors to poll for reading, each with its callback.
         write: further descriptors to poll for writing, each with its callback.
         until: called after every event; True ends the loop.
-        watch_from: monotonic time before which `watch` is not polled, since a wake-up costs more than a small delay.
+        watch_from: monotonic time before which `watch` is not polled. An earlier event is handled then, because a wake-up costs
+            more than a small delay.
     """
     while not until():
         active = [run for run in runs if not run.done]

@@ -72,10 +72,7 @@ class Pool(Generic[W]):
         self._free.put(slot)
 
     def core(self, slot: int) -> int:
-        """Return the core that the workers of `slot` share while there is work for all cores.
-
-        It is -1 (any core) while some cores may be idle.
-        """
+        """Return the core to which the workers of `slot` are assigned, or -1 (any core) while there are idle cores."""
         cores = len(self._cores)
         return self._cores[slot % cores] if slot >= 0 and 1 < cores <= self._slots - self._free.qsize() else -1
 

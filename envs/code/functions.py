@@ -54,14 +54,17 @@ class FunctionsOptions(CodeOptions):
 
 
 class FunctionsEnvironment(GeneratedTasks[CodeReference, CodeOptions], CodeEnvironment):
-    """Tasks to write a function of a whole number in one to `steps` steps: `Write f(x) in Python: add 4, multiply by 3.`"""
+    """Tasks to write a Python function that changes a whole number in one to `steps` arithmetic steps.
+
+    For example: `Write f(x) in Python: add 4, multiply by 3.`
+    """
 
     name = "functions"
     version = "1"
     options_type = FunctionsOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Return a task whose steps and numbers are drawn again until the function is not nearly constant."""
+        """Return a random task. Its steps and numbers are drawn again while the function is nearly constant."""
         steps = rng.randint(1, cast(FunctionsOptions, self.options).steps)
         while True:
             chosen = [(rng.choice(OPERATIONS), rng.randint(2, 9)) for _ in range(steps)]

@@ -13,10 +13,10 @@ _HINT = "compare such values in an assert test"
 
 
 def storable_text(value: Any) -> Any:
-    """Return `value` unchanged, after checking that a text in it can be encoded as bytes and so be given to a program.
+    """Return `value` unchanged. If it is a string, first check that it can be encoded as bytes, as input for a program must be.
 
     Raises:
-        ValueError: the text holds a lone surrogate that stands for no byte.
+        ValueError: `value` holds a lone surrogate that stands for no byte.
     """
     if isinstance(value, str):
         try:
@@ -30,7 +30,8 @@ def json_value(value: Any) -> Any:
     """Return `value` unchanged, after checking that it survives a JSON round trip.
 
     Raises:
-        ValueError: it contains something that does not: a tuple, a set, a key that is not a string, NaN, a very long integer.
+        ValueError: `value` contains something that JSON cannot represent exactly: a tuple, a set, a key that is not a string,
+            NaN, a very long integer.
     """
     waiting = [(value, 1)]
     while waiting:

@@ -18,7 +18,7 @@ _FOLDERS = re.compile(r"(?:/[\w.+-]+)+/(?=[\w.+-])")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a test: passed; failed, with how and why; or not judged, because our side failed."""
+    """Result of one test: the program passed, the program failed, or the test could not be judged because our side failed."""
 
     passed: bool
     status: RunStatus = RunStatus.OK
@@ -45,7 +45,7 @@ def ended(result: RunResult, limits: CodeLimits) -> Outcome:
 
 
 def stopped(status: RunStatus, limits: CodeLimits, detail: str) -> Outcome:
-    """Return the outcome of a test process about which only its end `status` and the sentence `detail` are known."""
+    """Return the outcome of a test whose process ended with `status`; `detail` is a sentence that says how it ended."""
     return Outcome(False, status, _how(status, limits) or show.line(detail) or status.value)
 
 

@@ -17,7 +17,7 @@ NO_NUMPY = (
 
 
 def importable(environment: Environment) -> dict[str, str] | None:
-    """Return the versions of the named packages, beyond their dependencies, that judged programs may import.
+    """Return the versions of the packages that judged programs may import. The packages' own dependencies are not listed.
 
     Returns:
         A mapping from package to version, or None if the environment judges no programs or runs them in an image, which has
@@ -37,7 +37,7 @@ def importable(environment: Environment) -> dict[str, str] | None:
 
 
 def lacks_numpy(environment: Environment) -> bool:
-    """Return whether judged programs may import the common packages and numpy, the most common one, is not installed."""
+    """Return whether judged programs may import the common packages although numpy, the most used of them, is not installed."""
     usual = [
         one for one in _sandboxed(environment) if one.backend != "docker" and one.backend_options.get("packages", True) is True
     ]

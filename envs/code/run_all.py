@@ -23,9 +23,9 @@ Unit = Callable[[], None]
 
 
 class Results:
-    """Outcomes by test, filled in by several threads.
+    """Outcomes of a program's tests, by test index, filled in by several threads.
 
-    None stands for a test not run, for lack of time or because it cannot matter.
+    An outcome is None if the test was not run, because time ran out or because its outcome could not matter.
     """
 
     def __init__(self, count: int, stop_at_first_failure: bool, until: float = math.inf) -> None:

@@ -47,7 +47,7 @@ def not_built(outcome: Outcome) -> Score:
 
 
 def stamped(score: Score, reference: CodeReference, program: str) -> Score:
-    """Return `score` with the program as its answer, marked if the program shared a process with its tests."""
+    """Return `score` with `program` as its answer. If the program ran in the same process as its tests, the score says so."""
     update: dict[str, object] = {"answer": program if len(program) <= ANSWER_CHARS else program[:ANSWER_CHARS] + "\n..."}
     if reference.policy.trust == "shared":
         update["reason"] = f"trust=shared: {score.reason}"

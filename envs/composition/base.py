@@ -38,14 +38,17 @@ T = TypeVar("T")
 
 
 def whole_references(part: str, environment: Environment, references: Mapping[str, Reference]) -> dict[str, Reference]:
-    """Return the references of `part`, keyed as in the composition instead of as in the part."""
+    """Return `references`, which `environment` keys by its own names, keyed as in the composition in which it is `part`."""
     if tuple(references) == (environment.name,):
         return {part: references[environment.name]}
     return {f"{part}/{inner}": reference for inner, reference in references.items()}
 
 
 def part_references(part: str, environment: Environment, references: Mapping[str, T]) -> dict[str, T]:
-    """Return the composition's references that belong to `part`, keyed as in the part: the inverse of `whole_references`."""
+    """Return the references of `part` from the composition's `references`, keyed by the names that `environment` uses itself.
+
+    This is the inverse of `whole_references`.
+    """
     if part in references:
         return {environment.name: references[part]}
     prefix = f"{part}/"
@@ -53,7 +56,7 @@ def part_references(part: str, environment: Environment, references: Mapping[str
 
 
 class GroupVerdictNeeded(Exception):
-    """A completion needs the verdict of a part that judges groups, and this part has not judged the group yet."""
+    """Raised if judging a completion needs the verdict of a part that judges groups and has not judged this group yet."""
 
     def __init__(self, part: str) -> None:
         super().__init__(part)
@@ -66,10 +69,11 @@ def judge_in_group(
     judge: Callable[[int], Score],
     judge_part: Callable[[str, list[Completion]], None],
 ) -> list[Score]:
-    """Return one score for each of `group`, if some parts judge whole groups and others judge single completions.
+    """Return one score for each completion in `group`, for a composition in which some parts judge whole groups.
 
-    Each completion is judged alone until it needs the verdict of a part that judges groups. When every completion has a score
-    or such a need, the first part needed judges the group, and the remaining completions are judged again.
+    Each completion is first judged alone. If it needs the verdict of a part that judges groups, its judging stops there. Once
+    every completion has a score or has stopped, the first such part judges the whole group, and the completions without a score
+    are judged again.
 
     Args:
         group: the completions.

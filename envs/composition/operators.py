@@ -28,8 +28,8 @@ class WeightedSum(Composition):
     right one.
 
     Args:
-        weights: mapping from part name to weight; a negative weight is a penalty, and with weight 0 the part's reward is only
-            reported.
+        weights: mapping from part name to weight. A negative weight makes the part a penalty. With weight 0 the part's reward
+            is reported but not added.
         environments: environments by part name; a part that is missing here is loaded from the registry by its name.
         name: name of the sum; by default the part names joined by "+".
         primary: the correctness part; by default the first part.
@@ -130,10 +130,11 @@ class WeightedSum(Composition):
 
 
 class Gate(Composition):
-    """The verdict of `then` if `condition` is CORRECT, else the floor: `Gate("format", "math")`.
+    """Composition that gives the verdict of `then` if `condition` is CORRECT, and else the floor: `Gate("format", "math")`.
 
-    If `condition` is not CORRECT, `then` is not judged. The status is then that of `condition` if this is NO_ANSWER, TRUNCATED
-    or LIMIT, and else INCORRECT. Each part is a registry name, an environment, or a mapping from a part name to one of these.
+    If `condition` is not CORRECT, `then` is not judged. If the status of `condition` is NO_ANSWER, TRUNCATED or LIMIT, it
+    becomes the status of the gate; otherwise the status is INCORRECT. Each part is a registry name, an environment, or a
+    mapping from a part name to a registry name or an environment.
     """
 
     def __init__(
@@ -218,10 +219,10 @@ class _Extreme(Composition):
 
 
 class AllOf(_Extreme):
-    """The least of the parts' rewards. The status is CORRECT if every part is CORRECT. Judging stops at a part with its floor.
+    """Composition whose reward is the least of its parts' rewards. The status is CORRECT if every part is CORRECT.
 
-    Otherwise the status is that of the part with the least reward. The answer is the primary part's (by default the first);
-    steps come from every part that was judged.
+    Otherwise the status is that of the part with the least reward. Judging stops at the first part that gets its floor. The
+    answer is the primary part's (by default the first part's); steps come from every part that was judged.
     """
 
     _decisive = 0.0
@@ -255,9 +256,9 @@ class AllOf(_Extreme):
 
 
 class AnyOf(_Extreme):
-    """The greatest of the parts' rewards, with the status and answer of the part that gives it.
+    """Composition whose reward is the greatest of its parts' rewards, with the status and answer of the part that gives it.
 
-    Judging stops at the first part with its maximum. The steps are those of all parts that were judged.
+    Judging stops at the first part that gets its maximum. Steps come from every part that was judged.
     """
 
     _decisive = 1.0

@@ -31,11 +31,11 @@ class Term:
     """Reward to assume if the first name in the path `part` was not judged, or the second, and so on."""
 
     def reward(self, score: Score) -> float | None:
-        """Return the part's reward in `score`, a score of the composition, or None if the score has none for this part.
+        """Return the part's reward in `score`, a score of the composition, or None if the score has no reward for this part.
 
-        If a Gate's condition failed, its second part was not judged and the gate's reward is the floor of that part. A part
-        inside then counts with the end of its reward range that is worth least within the gate. A negative weight of the gate
-        does not change that.
+        If a Gate's condition failed, the gate's second part was not judged, and the gate's reward is the floor of that part.
+        For each part inside the second part, this method then returns the end of that part's reward range that is worth least
+        within the gate. A negative weight of the gate does not change this.
         """
         if not score.scored or not self.part:
             return score.reward
@@ -79,7 +79,10 @@ def terms_of(environment: Environment) -> tuple[Term, ...]:
 
 
 def step_parts(environment: Environment) -> frozenset[str]:
-    """Return the names of all parts that score steps, even with weight 0; "" stands for an environment without parts."""
+    """Return the names of all parts that score steps, including parts of weight 0.
+
+    For an environment without parts that scores steps, the only name is "".
+    """
     if not isinstance(environment, Composition):
         return frozenset({""} if scores_steps(environment) else ())
     return frozenset(

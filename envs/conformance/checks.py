@@ -119,7 +119,7 @@ def _failure(name: str, case: Case, expected: str, outcome: Outcome, cause: str)
 
 
 def cause_of(outcome: Outcome, expected: str = "") -> str:
-    """Return a text that is equal for all completions that fail for the same reason."""
+    """Return a text that identifies why `outcome` failed. Completions that fail for the same reason give the same text."""
     if isinstance(outcome, NoReply):
         return outcome.reason
     if outcome.raised is not None:
@@ -183,9 +183,10 @@ def score_rows(
 
 
 def raised_rows(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Iterator[CheckRow]:
-    """Yield a failed row for each cause of an exception in `judge`, or one passed row.
+    """Yield a failed row for each different cause of an exception in `judge`, or one passed row if there was no exception.
 
-    These rows come before those of the verdicts, so that a cause of failures in both is shown with its location in the code.
+    These rows precede the rows on verdicts. A cause that makes both fail is therefore shown first with its location in the
+    code.
     """
     scores = [(case, score) for case, score in zip(cases, outcomes, strict=True) if isinstance(score, Score)]
     raising = [(case, score.raised, score.scored) for case, score in scores if score.raised is not None]

@@ -148,12 +148,12 @@ def _mapping(outcome: object) -> Mapping[str, JsonValue]:
 
 
 def play_all(environment: Any, plays: Sequence[Play], score: Callable[[Prompt, Completion], dict[str, Any]]) -> list[Played]:
-    """Play episodes concurrently, one turn of each in rotation, judge them, and return them.
+    """Play the episodes `plays` concurrently, one turn of each in rotation. Judge them and return them with their scores.
 
     Args:
         environment: the environment that opens the sessions.
         plays: the episodes to play.
-        score: function that judges one, and returns the JSON form of the score or of the exception raised.
+        score: function that judges an episode, and returns the JSON form of its score or of the exception that judging raised.
     """
     prompts = [environment.load_prompt(play.prompt) for play in plays]
     players = [_Player(environment, prompt, play) for prompt, play in zip(prompts, plays, strict=True)]

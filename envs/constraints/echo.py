@@ -15,13 +15,13 @@ _GAP = "\n"  # stands in no run of letters, so that a find over joined words fin
 
 
 def is_echo(prompt: Prompt, text: str, repeated: Sequence[str] = (), *, parts: bool = True) -> bool:
-    """Return whether `text` only repeats words of the prompt. Takes linear time.
+    """Return whether `text` only repeats words of the prompt, and so is no response. Takes linear time.
 
     Args:
         prompt: the task.
         text: the response.
         repeated: texts inside the prompt whose repetition is an echo too, such as a request that the model was told to repeat.
-        parts: whether repeating a passage of the prompt at least half as long as a message is an echo too.
+        parts: whether repeating part of a message is an echo too, if `text` is at least half as long as that message.
     """
     left = said = _joined(text)
     messages = [_joined(message.content) for message in prompt.messages]

@@ -27,9 +27,9 @@ Expectation = Literal["maximum", "floor", "free"]
 
 
 class ExpectedVerdicts(BaseModel):
-    """The verdict that `check_env` expects for each kind of completion.
+    """The verdicts that `check_env` expects of an environment, one for each kind of test completion.
 
-    An environment that judges correctness keeps the defaults.
+    The defaults suit an environment that judges correctness.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,9 +49,9 @@ class Options(BaseModel):
 
 @runtime_checkable
 class Environment(Protocol):
-    """The contract of an environment.
+    """Interface of an environment, which makes tasks and scores completions.
 
-    `score` is synchronous and picklable, uses no signals and may run in any thread or process.
+    An environment can be pickled. Its method `score` is synchronous, uses no signals, and may run in any thread or process.
     """
 
     @property
@@ -204,10 +204,11 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         return None
 
     def audit(self, prompt: Prompt) -> str | None:
-        """Return what is wrong with the reference of `prompt` and how to fix it, or None if the reference is sound.
+        """Return a message that says what is wrong with the reference of `prompt` and how to fix it, or None if it is sound.
 
-        `verigym validate` calls this method for every row, even if the row's gold scores the maximum: a gold that only an
-        identical text can match deserves a warning. An environment that does not extend this class may leave it out.
+        `verigym validate` calls this method for every row, even if the row's gold scores the maximum. A gold that only an
+        identical text can match also deserves a message. An environment that does not extend BaseEnvironment may leave this
+        method out.
         """
         return None
 
@@ -217,7 +218,8 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     def canary(self, seed: int, index: int) -> Prompt | None:
         """Return unsolvable task number `index`, with `metadata["canary"] = "reject"`, or None if the environment has none.
 
-        Training mixes in some of these tasks. A completion that is rewarded on one has broken the verifier, and the run stops.
+        Training mixes some of these tasks into its own. A reward for one of them shows that the verifier can be fooled, and the
+        run stops.
         """
         return None
 

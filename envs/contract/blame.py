@@ -64,9 +64,9 @@ def guarded(
 ) -> Score:
     """Return `judge(completion)`, or, if `judge` raises an exception, a score that says who is to blame.
 
-    To find out, `judge` is run on a control completion that must be judged without an exception. If that works and
-    `judge(completion)` raises again, the completion is at fault and gets `floor`; if the control raises too, the failure is
-    ours and there is no reward.
+    To find out, a control completion is judged, which must not raise an exception. If the control raises, the failure is ours
+    and there is no reward. If the control works and `judge(completion)` raises again, the completion is to blame and gets
+    `floor`.
 
     Args:
         judge: function that returns a Score or raises an exception.

@@ -204,12 +204,10 @@ class Completion(_Frozen):
 
     @classmethod
     def of(cls, value: CompletionLike) -> Completion:
-        """Return `value` as a Completion. It may be one already, a text, or messages that end with the assistant's.
-
-        Messages with tool calls and tool replies become an episode, in which the assistant's last text is judged.
+        """Return `value` as a Completion. `value` is a Completion, a text, or messages of which the last is the assistant's.
 
         Raises:
-            TypeError: `value` is none of these. This is a mistake of the caller, never of the model.
+            TypeError: `value` has another type. This is a mistake of the caller, never of the model.
             ValueError: the messages do not hold exactly one text of the assistant.
         """
         if isinstance(value, Completion):
@@ -377,9 +375,10 @@ class Score(_Frozen):
 
     @classmethod
     def of_episode(cls, completion: Completion, floor: float) -> Score | None:
-        """Return the score of an episode that cannot be judged, or None if it can be.
+        """Return the score of an episode that cannot be judged, or None if `completion` can be judged.
 
-        An episode in which our side failed gets an ERROR. One in which a turn brought its session down gets `floor`.
+        If our side failed in the episode, the score is an ERROR. If a turn of the model brought its session down, the reward is
+        `floor`.
         """
         if completion.failure is not None:
             return cls.of_failure(completion.failure)

@@ -71,7 +71,10 @@ def _encodable(message: Message) -> Message:
 
 
 class Session(Protocol):
-    """The environment's side of one episode. A session is opened, used and closed once, so no state passes between episodes."""
+    """The environment's side of one episode: it reads the model's turns and replies to them.
+
+    A session is opened, used and closed once, so no state passes between episodes.
+    """
 
     @property
     def tools(self) -> Sequence[ToolSpec]:

@@ -61,9 +61,9 @@ class Box(NamedTuple):
 
 
 def scan(text: str) -> list[Box]:
-    """Return every balanced outermost box in `text`, in order.
+    """Return every outermost box in `text` whose braces balance, in order.
 
-    A box that never closes is skipped, but boxes inside it are found.
+    A box whose braces never close is skipped, but complete boxes inside it are returned.
     """
     boxes: list[Box] = []
     opened: list[tuple[int, int] | None] = []

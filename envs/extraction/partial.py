@@ -36,7 +36,7 @@ _DENIED = re.compile(r"(?<![A-Za-z'])(?:not|minus)\s{1,4}(?:\$|\\\()?\s{0,4}\Z",
 
 
 def beside(text: str, first: Box, last: Box | None = None) -> str:
-    """Return the text around a box, or a row of boxes, that is only part of a larger expression, or "" if it stands alone."""
+    """Return the text around the boxes `first` to `last` if they are only part of a larger expression, and else ""."""
     last = last or first
     start = first.start
     before = text[max(0, start - _REACH) : start]

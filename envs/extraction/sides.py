@@ -46,7 +46,10 @@ _OPERATOR_WORDS_BEFORE = re.compile(
 
 
 def skip(tokens: list[str], math: bool) -> list[str]:
-    """Return `tokens` from the first one that prints something. Outside a formula emphasis is skipped too."""
+    """Return `tokens` without the leading tokens that print nothing.
+
+    Outside a formula (`math` is False), leading marks of emphasis are left out too.
+    """
     for place, token in enumerate(tokens):
         if not is_blank(token) and (math or token not in _EMPHASIS):
             return tokens[place:]
@@ -59,10 +62,7 @@ def is_blank(token: str) -> bool:
 
 
 def back(left: list[str], math: bool) -> list[str]:
-    r"""Return the tokens from the first one that prints something, read leftwards.
-
-    `\color{red}`, `\quad` and `\hspace{1em}` print nothing.
-    """
+    r"""Return `left`, the tokens left of a box in leftward order, without the first tokens that print nothing."""
     rest = skip(left, math)
     while rest and (rest[0] in _GAPS or rest[0] == "}"):
         command, beyond = ("quad", rest[1:]) if rest[0] in _GAPS else _argument(rest)
@@ -103,7 +103,10 @@ def owner(left: list[str]) -> tuple[str, list[str]]:
 
 
 def bracket(tokens: list[str]) -> int:
-    """Return the number of tokens of the group that the first token closes (leftwards) or opens, or 0 if it is incomplete."""
+    """Return the length in tokens of the bracketed group that begins with `tokens[0]`, or 0 if the group is incomplete.
+
+    If `tokens` are read leftwards, `tokens[0]` is the closing bracket.
+    """
     mate, depth = {"}": "{", "]": "[", ")": "(", "{": "}", "(": ")"}[tokens[0]], 0
     for place, token in enumerate(tokens):
         depth += (token == tokens[0]) - (token == mate)

@@ -22,12 +22,13 @@ class Trust(Enum):
 
 
 class Breaker:
-    """Record of one environment's control items: valid items that are judged to find out who is to blame for a crash.
+    """Circuit breaker for one environment: stops grading with it when even items known to be valid crash its workers.
 
-    A control item that kills or hangs its worker is a failure. After one, each item is preceded by a control, and other items
-    of the same prompt get ERROR at once. After failures on `THRESHOLD` different prompts in a row (one bad gold is not the
-    environment's fault) the environment is declared broken for `cooldown_s`, and all its items get ERROR at once. After the
-    pause one item at a time may try its control again: success clears the record, failure doubles the pause.
+    Such an item is called a control. It is judged to find out who is to blame for a crash, and fails if it kills or hangs its
+    worker. After a failed control, other items of the same prompt get ERROR at once, and each item of another prompt is
+    preceded by a control. After failed controls on `THRESHOLD` different prompts in a row, the environment is declared broken
+    for `cooldown_s`, and all its items get ERROR at once. (A single prompt does not suffice, since its gold may be bad.) After
+    the pause, one item at a time may try its control again: a success clears the record, a failure doubles the pause.
     """
 
     def __init__(self, cooldown_s: float = COOLDOWN_S) -> None:

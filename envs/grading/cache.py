@@ -20,10 +20,10 @@ _BUSY_S = 30.0
 
 
 class ScoreCache:
-    """An SQLite file, shared by any number of threads and processes.
+    """Cache of verdicts in an SQLite file, which any number of threads and processes may share.
 
-    A damaged file, or a file of another program, is never repaired or overwritten: opening it fails. Damage that is found later
-    turns the cache off with a warning, since grading can go on without it.
+    A damaged file, or a file of another program, is never repaired or overwritten: opening it fails. If damage is found later,
+    the cache turns itself off with a warning, since grading can go on without it.
 
     Raises:
         UsageError: the file is not a verdict cache, is damaged, or cannot be opened.

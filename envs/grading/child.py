@@ -66,7 +66,10 @@ def _answer(environments: Mapping[str, Environment], request: Mapping[str, Any])
 
 
 class Room:
-    """Tells whether a worker has memory left for another item, so that a slow memory leak is never charged to a completion."""
+    """Tells whether a worker has enough memory left to grade another item.
+
+    A worker without enough memory can be replaced in time, so that a slow memory leak is never blamed on a completion.
+    """
 
     def __init__(self, memory_bytes: int | None) -> None:
         self._limit = memory_bytes if os.path.exists("/proc/self/statm") else None

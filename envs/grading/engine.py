@@ -94,7 +94,7 @@ class Engine:
         return LOOK_AHEAD
 
     def figures(self) -> list[Any]:
-        """Return each cluster node's share of the grading, or an empty list without a cluster."""
+        """Return how much of the grading each cluster node did (`NodeFigures`), or an empty list without a cluster."""
         return []
 
     def submit(self, environment: Environment, prompt: Prompt, completion: Completion) -> Future[Score]:

@@ -27,7 +27,7 @@ START_PAUSES_S = (0.3, 1.0)
 
 @dataclass(frozen=True)
 class Verdict:
-    """The scores, one for each completion, and whether they may be cached or tried again."""
+    """Result of grading an item or a group: one score per completion, and whether to cache the scores or to try again."""
 
     scores: list[Score]
     cacheable: bool = False

@@ -70,9 +70,10 @@ def open_cluster(cluster: str, environments: Mapping[str, Environment], **settin
 
 
 def pools(environments: Mapping[str, Environment]) -> tuple[list[dict[str, Environment]], dict[str, int]]:
-    """Return as few pools of environments by name as possible, and the number of the pool for each label.
+    """Distribute `environments` over as few pools as possible. Return the pools and, for each label, the index of its pool.
 
-    A grader finds an environment by its name, so two with the same name and different options go into different pools.
+    A pool maps names to environments. A grader finds an environment by its name, so environments that have the same name but
+    different options go into different pools.
 
     Args:
         environments: the environments by label.

@@ -23,7 +23,7 @@ class _Field:
 
 
 class ReferenceColumns:
-    """Says which column holds each field of an environment's reference.
+    """Mapping from the fields of an environment's reference to the columns of a data set, with which tasks are made from rows.
 
     Args:
         environment: the environment.
@@ -132,9 +132,9 @@ class ReferenceColumns:
         return task
 
     def hint(self, problem: str) -> str:
-        """Return what to do about `problem` if it concerns an optional field that was read only because a column has its name.
+        """Return advice on `problem`, an error message about a row, or an empty string if there is none.
 
-        Return an empty string for any other problem.
+        There is advice if the message names an optional field: the column of that name may hold something unrelated.
         """
         for field in self._fields:
             if not field.required and f"'{field.name}'" in problem:

@@ -167,7 +167,7 @@ def with_tokens(completion: Completion, tokens: Sequence[int] | None) -> Complet
 
 
 def mean_parts(scores: Sequence[Score]) -> dict[str, float]:
-    """Return the mean of each score component that is a part's whole reward or comes from the environment itself."""
+    """Return the mean of each score component by name. Components inside a part (with a slash in their names) are left out."""
     values: dict[str, list[float]] = {}
     for score in scores:
         for name, value in score.components.items():
@@ -177,6 +177,6 @@ def mean_parts(scores: Sequence[Score]) -> dict[str, float]:
 
 
 def begun(prompt: PromptLike) -> str:
-    """Return how the prompt of a row begins. It helps to find the row in the data set, where its batch index says little."""
+    """Return the beginning of `prompt`, quoted for an error message, so that its row can be found in the data set."""
     text = prompt if isinstance(prompt, str) else next((dict(one).get("content") for one in reversed(prompt)), "")
     return f" (prompt {text[:SHOWN]!r}{'...' if len(text) > SHOWN else ''})" if isinstance(text, str) and text else ""

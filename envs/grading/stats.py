@@ -71,9 +71,9 @@ class StatsCounter:
 
 
 class ThrottledLog:
-    """A log that gives at most one warning of a kind every `LOG_EVERY_S` seconds.
+    """Log that gives at most one warning of each kind every `LOG_EVERY_S` seconds.
 
-    The next one says how many were suppressed.
+    The next warning of that kind says how many were suppressed in between.
     """
 
     def __init__(self) -> None:

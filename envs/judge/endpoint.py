@@ -45,7 +45,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Trouble:
-    """The reason why a try gave no reply, and how long the server asked us to wait."""
+    """Reason why a request gave no reply, and the time that the server asked us to wait before the next request."""
 
     kind: ErrorKind
     why: str

@@ -68,7 +68,7 @@ class Standing:
 def round_robin(
     texts: Mapping[int, str], absent: int, compare: Callable[[str, str], Meeting], at_once: int
 ) -> dict[int, Standing | EnvironmentFailure]:
-    """Compare each text with every other one, once, and return how each fared.
+    """Compare each text with every other text, once. Return each text's standing, keyed as in `texts`.
 
     Args:
         texts: the texts by index in the group.
@@ -77,8 +77,8 @@ def round_robin(
         at_once: number of comparisons that run at a time.
 
     Returns:
-        By index, the text's standing, or the failure of one of its comparisons: a mean over the remaining ones would not be
-        the same measure.
+        For each index the text's standing, or the failure if one of its comparisons failed. A mean over the remaining
+            comparisons would not be comparable with the other texts' means.
     """
     pairs = list(itertools.combinations(texts, 2))
 

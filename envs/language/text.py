@@ -158,7 +158,7 @@ def letters(text: str) -> int:
 def sentences(text: str) -> Iterator[tuple[str, int]]:
     """Yield (sentence, number of letters) for each sentence of `text`.
 
-    A short one is joined to the next, or at the end to the last.
+    A short sentence is joined to the sentence after it, or at the end of `text` to the sentence before it.
     """
     held: list[str] = []
     count = 0

@@ -168,11 +168,7 @@ def is_plural(word: str) -> bool:
 
 
 def is_common(word: str) -> bool:
-    """Return whether `word` may belong to the name of counted things, and does not say something about the number.
-
-    It is false for single letters, capitals (`VI`, `MX`) and roman numerals, and for the words of `_SAYS_MORE`, which change,
-    doubt or take back the number: `5 incorrect`, `5 etc`, `5 too small`, `5 inverse`.
-    """
+    """Return whether `word` may belong to the name of counted things, and does not comment on the number before it."""
     low = word.lower()
     if not word.isascii():
         return True

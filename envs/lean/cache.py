@@ -17,7 +17,7 @@ _KEPT = 20_000
 def verdict_keys(
     toolchain: str, judge: str, policy: Sequence[str], reference: LeanReference, submission: str
 ) -> tuple[str, str]:
-    """Return the keys of a verdict: one for ACCEPT and REJECT, and one with the limits for LIMIT.
+    """Return two cache keys of a verdict: the first for ACCEPT and REJECT, the second, which covers the limits too, for LIMIT.
 
     Args:
         toolchain: key of the toolchain with its project.
@@ -40,9 +40,9 @@ def verdict_keys(
 
 
 class VerdictCache:
-    """Scores in memory and, if a path is given, in a file for all processes. A verdict without a score is not stored.
+    """Cache of verdicts on proofs, which saves running Lean again. Thread-safe.
 
-    Thread-safe.
+    It is in memory and, if `path` is given, also in a file that processes share. Only verdicts that have a score are stored.
 
     Raises:
         UsageError: the file cannot be used.

@@ -116,7 +116,10 @@ def split_statement(text: str) -> Split:
 
 
 def qualified(before: str, name: str) -> str:
-    """Return `name` with the namespaces that `before`, the text in front of it, leaves open. `_root_.` removes them."""
+    """Return `name` prefixed with the namespaces that are still open at the end of `before`, the text in front of it.
+
+    A name that begins with `_root_.` is returned without this prefix and without namespaces.
+    """
     if name.startswith("_root_."):
         return name.removeprefix("_root_.")
     scopes: list[str] = []

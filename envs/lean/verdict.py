@@ -94,7 +94,9 @@ T = TypeVar("T")
 
 
 def on_trial(attempt: Callable[[], T], crashed: Callable[[T], bool], control: Callable[[], bool], what: str) -> T | None:
-    """Apply the crash rule: crashing the checker must not pay, and no submission may be blamed for a broken checker.
+    """Run `attempt` until it is clear whether the submission or the checker is to blame for a crash, and return its result.
+
+    This is the crash rule: a submission must gain nothing by crashing the checker, and must not be blamed for a broken checker.
 
     Args:
         attempt: function that runs the submission.

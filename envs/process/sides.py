@@ -53,7 +53,7 @@ class Side(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Expressions that a step states to be equal or ordered, from left to right."""
+    """Chain of expressions that a solution step states to be equal or ordered, from left to right."""
 
     sides: tuple[Side, ...]
     modulus: int | None = None

@@ -118,7 +118,10 @@ def related(one: Value, other: Value, relation: Relation) -> bool:
 
 
 def in_percent(value: Value) -> bool:
-    """Return whether `value` may be meant in percent: `100 - 60 = 40%` and `3 / 4 * 100 = 75%`, but not `3 / 2 = 1.5%`."""
+    """Return whether the author may have meant `value` as a percentage.
+
+    This holds for `100 - 60 = 40%` and `3 / 4 * 100 = 75%`, but not for `3 / 2 = 1.5%`.
+    """
     parts = list(walk(value.node))
     hundred = any(isinstance(part, Number) and part.value == 100 for part in parts)
     return hundred or not any(isinstance(part, Div) for part in parts)

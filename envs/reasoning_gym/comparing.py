@@ -80,9 +80,9 @@ def _places(answer: str) -> int:
 
 
 def rounded(answer: str, gold: str) -> bool:
-    """Return whether `answer` has the same numbers as `gold` in any order, or the same pair in order.
+    """Return whether `answer` has the same numbers as `gold`. Their order matters only for pairs in parentheses.
 
-    A number with more digits than in `gold` is rounded to as many.
+    A number that has more digits than its counterpart in `gold` is rounded to as many digits first.
     """
     pair = gold.lstrip().startswith("(")
     if pair is not answer.lstrip().startswith("("):
@@ -252,7 +252,7 @@ def _roles(statement: str) -> dict[str, str] | None:
 
 
 def total(answer: str, gold: str) -> bool:
-    """Return whether `answer` is a sum of the same numbers as `gold`, each used as often, with the same value."""
+    """Return whether `answer` is an expression with the same value as `gold` that uses the same numbers equally often."""
     try:
         given, numbers, stated = work_out(answer)
         right, wanted, _ = work_out(gold)

@@ -87,7 +87,7 @@ class CodeWithFeedbackEnvironment(CodeEnvironment):
         return tuple(reference.tests[place] for place in places)
 
     def examples(self) -> Sequence[Prompt]:
-        """Return those of the sample tasks that have enough tests for the options."""
+        """Return the sample tasks that have every public test that the options name and at least one hidden test."""
         public = self.feedback.public
         needed = (max(public) if isinstance(public, tuple) else public) + 1
         return tuple(self.prompt(text, **fields) for text, fields in EXAMPLES if len(fields["tests"]) >= needed)

@@ -38,7 +38,7 @@ _SHOWN = 200
 
 
 class DiffersAnew(EnvironmentFailure):
-    """A session that was opened again and replayed gave other replies than before."""
+    """Raised if a session was opened again and its recorded turns, sent again, got replies other than the recorded ones."""
 
 
 def closed() -> EnvironmentFailure:

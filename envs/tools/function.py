@@ -30,8 +30,8 @@ class OpenTool(Protocol):
 
         Raises:
             ToolError: the call makes no sense; the model reads why.
-            EnvironmentFailure, OSError, ImportError: our side failed, and the episode gets no reward, unless the call is to
-                blame (`running.py`).
+            EnvironmentFailure, OSError, ImportError: the tool failed. If the failure is on our side, the episode gets no
+                reward. If a control call shows that this call is to blame (`running.py`), the episode goes on.
         """
 
     def close(self) -> None:
@@ -153,10 +153,11 @@ def tool(*, name: str) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Any = None, *, name: str | None = None) -> Any:
     """Return a tool made from a function, described by its docstring. Its annotations give the arguments' JSON schema.
 
-    The annotations also validate the arguments. The model reads the message of a `ToolError` that the function raises. Any
-    other exception is a bug of the tool: the model reads its type and message, the episode goes on, and the outcome counts it.
-    OSError, ImportError and EnvironmentFailure are failures on our side, and end the episode without a reward, unless a control
-    call, which worked before, works again and so shows that the arguments are to blame (`running.py`).
+    The annotations also validate the arguments. If the function raises `ToolError`, the model reads the message. OSError,
+    ImportError and EnvironmentFailure are failures on our side and end the episode without a reward. But if a control call,
+    which worked before, works again, the failed call's arguments are to blame and the episode goes on (`running.py`). Any other
+    exception is a bug of the tool: the model reads its type and message, the episode goes on, and the outcome counts the
+    exception.
 
     Raises:
         UsageError: the function has no docstring, a parameter has no type, or there are `*args` or `**kwargs`.

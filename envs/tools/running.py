@@ -38,9 +38,10 @@ class Result(NamedTuple):
 
 
 class Controls:
-    """The first and the last successful call of each tool, over all episodes of an environment in this process.
+    """Control calls of each tool: its first and its last successful call, over all episodes of an environment in this process.
 
-    The last call alone would not suffice: the model may have chosen one that works only once.
+    They are repeated to find out who is to blame for a failed call. The last call alone would not suffice, since the model may
+    have chosen a call that works only once.
     """
 
     def __init__(self) -> None:
@@ -75,8 +76,8 @@ class OpenTools:
 
         Args:
             call: the call that the model wrote.
-            end: monotonic time from which a failed call is not tried again: if the control call then works, the call is to
-                blame.
+            end: monotonic time from which a failed call is not tried again. If the control call works, the failed call is then
+                to blame without a second try.
 
         Raises:
             EnvironmentFailure: the tool failed on our side, now or in an earlier call.

@@ -240,7 +240,7 @@ class ContainerRun(Run):
         """Do nothing, since `halt` stops nothing."""
 
     def destroy(self) -> None:
-        """Remove the container. The result is the reason for the earlier kill, since the run itself caused the removal."""
+        """Remove the container. The run's result then states why the run was killed earlier, not that the container is gone."""
         self._worker.discard()
         self._finish(*(self._reason or (RunStatus.TIME, "the wall time limit")), {})
 

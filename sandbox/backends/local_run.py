@@ -87,7 +87,10 @@ class LocalRun(Run):
         return self._killed_at
 
     def readable(self) -> Sequence[int]:
-        """Return the descriptors to poll. The output pipes are left out at first, since their buffers hold early output."""
+        """Return the descriptors to poll: the worker's socket and, once `QUIET_S` seconds have passed, the run's output pipes.
+
+        Until then the pipes' buffers hold the output, so that the event loop need not wake for it.
+        """
         sock = self._worker.sock.fileno()
         self._quiet_s = self._started + QUIET_S - time.monotonic()
         return [sock] if self._quiet_s > 0 else [*self._pipes, sock]
@@ -160,7 +163,7 @@ class LocalRun(Run):
         return sum(map(_resident_kb, _below(self._worker.process.pid))) / 1024
 
     def destroy(self) -> None:
-        """Kill the worker. The result is the reason for the earlier kill, since the run itself caused this one."""
+        """Kill the worker. The run's result then states why the run was killed earlier, not that the worker is gone."""
         reason = self._reason or (RunStatus.TIME, "the wall time limit")
         self._worker.close()
         self._close_pipes()

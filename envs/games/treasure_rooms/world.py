@@ -109,7 +109,7 @@ def _refuse_unknown(field: str, names: list[str], known: list[str] | tuple[str, 
 
 
 class Exit(NamedTuple):
-    """An exit of a room as the player sees it, and the room behind it, which the player does not see."""
+    """Exit of a room: the part of it that the player sees, and the room behind it, which the player does not see."""
 
     direction: Direction
     to: str

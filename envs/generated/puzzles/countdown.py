@@ -70,9 +70,9 @@ class CountdownEnvironment(TextPuzzle[CountdownReference, CountdownOptions]):
     options_type = CountdownOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Return a task with random numbers. The target is the result of joining two at a time at random until one is left.
+        """Return a task with random numbers. Its target is made by joining two of them at a time, at random, until one is left.
 
-        The numbers are drawn again until the target is positive, not too large and not one of them.
+        The numbers are drawn again until the target is positive, not too large and different from all the given numbers.
         """
         while True:
             given = sorted(rng.randint(1, at(self.level, LARGEST)) for _ in range(at(self.level, SIZES)))

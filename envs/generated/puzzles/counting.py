@@ -11,9 +11,11 @@ LAST = (50, 200, 500, 1000, 3000)
 
 
 class CountingEnvironment(NumberPuzzle):
-    """Tasks to count multiples up to a bound (level 1), in a range (2), of either of two numbers (3), of exactly one (4 and 5).
+    """Tasks to count the multiples of given numbers in a range.
 
-    At level 5 the multiples of a third number are not counted.
+    Level 1 asks for multiples of a number up to a bound, level 2 for those between two bounds, level 3 for multiples of at
+    least one of two numbers, and levels 4 and 5 for multiples of exactly one of two numbers. At level 5, multiples of a third
+    number are not counted.
     """
 
     name = "counting"

@@ -17,7 +17,7 @@ MAX_STEPS = 50
 
 
 class Steps:
-    """The step functions (such as floor or max) that only one of two trees has, and the branches of each that were seen."""
+    """Record of the step functions (such as floor or max) that only one of two trees has, and of the branches seen for each."""
 
     def __init__(self, a: Node, b: Node) -> None:
         """Find them."""

@@ -94,7 +94,7 @@ class Case:
         return verdict
 
     def lenient(self) -> Case:
-        """Return a case for comparing the inner sides of a chain of equations, which need not be simplified."""
+        """Return a copy of this case that accepts unsimplified values, to compare the inner sides of a chain of equations."""
         if self.policy.unsimplified == "accept":
             return self
         policy = self.policy.model_copy(update={"unsimplified": "accept"})
@@ -109,7 +109,7 @@ class Case:
         return case
 
     def note(self, policy: str) -> None:
-        """Record in `policy`, such as `percent=gold`, the option that decided the comparison."""
+        """Store `policy`, the option that decided the comparison and its value, such as `percent=gold`."""
         if policy not in self.notes:
             self.notes.append(policy)
 

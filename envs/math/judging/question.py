@@ -107,7 +107,10 @@ def formulas(question: str) -> Formulas:
 
 
 def edges_of(node: Node) -> Iterator[tuple[Node, bool]]:
-    """Yield the subtrees of `node` that are denominators, each with False, or arguments of roots and logarithms, with True."""
+    """Yield (subtree, flag) for each subtree of `node` that restricts where the expression is defined.
+
+    The flag is False for denominators, and True for arguments of roots and logarithms.
+    """
     for part in walk(node):
         match part:
             case Div(_, edge) | Pow(edge, Neg()):
@@ -175,5 +178,5 @@ def mentions(question: str, node: Node) -> bool:
 
 
 def asks(question: str, node: Node) -> bool:
-    """Return whether `question` contains the expression `node` other than as a side of an equation."""
+    """Return whether `question` contains the expression `node` as a formula of its own, not only as a side of an equation."""
     return shape(node) in formulas(question).alone

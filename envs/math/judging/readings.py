@@ -13,9 +13,9 @@ _SETS = ("{", "tex{")
 
 
 class Item(NamedTuple):
-    r"""One claimed value.
+    r"""One value that an answer claims, with the name it gives the value and the sides of its equation chain.
 
-    `x = 2 + 3 = 5` has a name and two sides, and `x \approx 1.4` has a rounded side.
+    `x = 2 + 3 = 5` has the name x and two sides, and `x \approx 1.4` has a rounded side.
     """
 
     node: Node
@@ -30,7 +30,7 @@ class Item(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The values that a tree lists, and their brackets: none, set braces, or TeX's own braces."""
+    """The list of values that an answer gives, and the brackets around them: none, set braces, or TeX's own braces."""
 
     items: tuple[Item, ...]
     brackets: str = ""

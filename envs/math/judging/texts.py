@@ -110,7 +110,7 @@ def says_everything(node: Node) -> bool:
 
 
 def same_words(case: Case, gold: str, answer: str) -> Verdict:
-    """Compare the words `gold` and `answer`.
+    """Compare the answers in words `gold` and `answer` as texts, and return the verdict.
 
     With the policy `words=loose`, case, a leading article, quotes and a full stop do not matter.
     """

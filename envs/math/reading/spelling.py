@@ -45,7 +45,7 @@ _LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9.])(?<![0-9],) |(?<![A-Za-z0-9.]) (?![
 
 
 def spelled(text: str) -> str:
-    """Return `text` without meaningless parts. Equal results mean equal answers."""
+    """Return `text` without parts that mean nothing, such as spacing. Texts with equal results are the same answer."""
     text = text.strip()
     if text.isalnum() and text.isascii():
         return text

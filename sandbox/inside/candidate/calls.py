@@ -165,7 +165,7 @@ class Server:
         return names[:10_000]
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """Return descriptions of the program's first functions, so that looking these up later needs no request."""
+        """Return descriptions, by name, of the program's first functions, so that looking them up needs no request."""
         described: dict[str, dict[str, Any]] = {}
         for name, value in self.namespace.items():
             if type(value) is _FUNCTION and type(name) is str and self.owns(name):
@@ -316,7 +316,7 @@ class Server:
             return values[0]
 
     def states(self, request: dict[str, Any]) -> list[list[Any]]:
-        """Return the states of the object of `request` and of the objects among its arguments, each preceded by its number."""
+        """Return [number, state] of each object among the arguments of `request`, and of its own object if that may change."""
         given = [data["h"] for data in request.get("args", ()) if type(data) is dict and type(data.get("h")) is int]
         if "h" in request and request.get("op") in _CHANGING:
             given.append(request["h"])

@@ -77,9 +77,10 @@ def _qualified(name: str, kind: type) -> str:
 
 
 def rebuild_exception(answer: dict[str, Any]) -> Any:
-    """Rebuild the exception that a function of the test raised, from its description `answer`.
+    """Return an exception like the one that a function of the test raised, rebuilt from its description `answer`.
 
-    The exception has the same class names, the same message, and in `raised_by_test` its number in the test's process.
+    It has the same class names and message. Its attribute `raised_by_test` holds the number by which the test's process knows
+    the original exception.
     """
     names = answer["mro"]
     built_in = next((name for name in names if name in _BUILTIN), "Exception")

@@ -62,7 +62,7 @@ async def _awaited(value: Any) -> Any:
 
 
 class ObjectTable:
-    """The candidate's objects that the test refers to by number, and stubs for the objects that the test exported."""
+    """Table of the candidate's objects that the test refers to by number, and of stubs for objects that the test exported."""
 
     def __init__(self, module: str, call_back: Callable[..., Any] | None = None) -> None:
         self.call_back: Any = call_back

@@ -83,7 +83,7 @@ class RunStarter(Protocol):
 
     @property
     def lifeline(self) -> int:
-        """A descriptor that hangs up when no more runs can be started; -1 if this process would have ended by then."""
+        """A descriptor that hangs up when no more runs can be started; -1 if this process can start runs while it lives."""
 
     def kill(self) -> None:
         """Kill the run."""

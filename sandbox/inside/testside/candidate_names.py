@@ -19,7 +19,7 @@ _BOUND = symtable.DEF_LOCAL | symtable.DEF_PARAM | symtable.DEF_IMPORT
 
 
 class Text:
-    """The names that the code of a test or its setup uses, binds and imports."""
+    """Names that the code of a test or of its setup uses, binds and imports."""
 
     def __init__(self, code: str, module: str) -> None:
         self._code = code

@@ -181,7 +181,7 @@ class Proxies:
     def made(self, info: RemoteInfo, given: Given) -> Handle:
         """Return the proxy of an object that the test constructed.
 
-        It is separate from the proxy of the same object when a function returns it.
+        If a function of the candidate returns the same object, that object gets another proxy.
 
         Args:
             info: what is known of the object.
@@ -272,9 +272,10 @@ class Proxies:
         return self.peer.ask({"op": "state", "h": info.number}).get("value")
 
     def equal(self, one: RemoteInfo, other: RemoteInfo) -> bool:
-        """Return whether the objects `one` and `other` are equal.
+        """Return whether the objects that `one` and `other` describe are equal.
 
-        An object that the test has only constructed is compared by its arguments; the candidate decides only about the others.
+        An object that the test has only constructed is compared by its constructor arguments. For other objects the candidate
+        is asked.
         """
         if one.number in self.members or other.number in self.members:
             return one is other

@@ -119,7 +119,9 @@ class RemoteInfo:
         return self.proxies.answer(reply)
 
     def tell(self, op: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Perform the operation `op` with arguments that may be values of the test. Return the result if it may be believed.
+        """Perform the operation `op`, whose arguments may be values of the test, and return the result if it can be trusted.
+
+        A result cannot be trusted if the object may merely confirm the values that the test gave it.
 
         Raises:
             TypeError: the object came from a function and could merely confirm the test's values.
@@ -128,7 +130,7 @@ class RemoteInfo:
         return self.checked_result(self.ask(op, *args, **kwargs), op, args, kwargs)
 
     def checked_result(self, result: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return `result`, the result of an operation, if it may be believed.
+        """Return `result`, the result of an operation on this object, if it can be trusted.
 
         Args:
             result: the result.
@@ -137,7 +139,7 @@ class RemoteInfo:
             kwargs: its keyword arguments.
 
         Raises:
-            TypeError: the object could only confirm a value of the test.
+            TypeError: the object may merely have confirmed a value that the test gave it.
         """
         self.record_origin(result)
         if self._may_judge(op, args) or not any(
@@ -166,7 +168,10 @@ class RemoteInfo:
         return result is None or (self.is_of_a_class() and type(result) is not bool)
 
     def is_of_a_class(self) -> bool:
-        """Return whether the test made the object by a CapWords name. Then results other than booleans are believed."""
+        """Return whether the test constructed the object by a CapWords name, which is taken for a class.
+
+        Results of such an object are trusted, except booleans.
+        """
         return self.follows_class or (self.given is not None and looks_like_a_class(written(self.given[0])))
 
     def _may_judge(self, op: str, args: tuple[Any, ...]) -> bool:

@@ -34,7 +34,7 @@ class CorePinning:
             self._left -= 1
 
     def pin_where_woken(self) -> bool:
-        """Pin to the core on which this process woke. Called after waiting. Returns whether the core was newly chosen."""
+        """Pin this process to the core on which it woke. Return whether it was newly chosen. Call this method after waiting."""
         if self._left >= 0 or self._ask is None:
             return False
         number = self._ask()

@@ -13,9 +13,10 @@ _STEP = 20
 
 
 def remainder(node: Node, modulus: int, work: WorkBudget) -> int | None:
-    """Return the remainder of an integer in 0..modulus-1; None if sums, products and powers of integers do not make `node`.
+    """Return the remainder of the integer `node` modulo `modulus`, from 0 to modulus - 1, or None if it cannot be computed.
 
-    Powers are computed by repeated squaring, and their exponents exactly.
+    It can be computed only for trees made of sums, products and powers of integers. Powers are computed by repeated squaring;
+    their exponents are computed exactly.
     """
     if modulus < 1 or modulus.bit_length() > MAX_MODULUS_BITS:
         return None

@@ -31,7 +31,7 @@ ValueAt = Callable[[Node, Fraction], Fraction | None]
 
 
 class Folds:
-    """The folds of two trees, that is, the places where they lose the sign of an expression, such as absolute values.
+    """The folds of two trees: places where a tree loses the sign of an expression inside it, as an absolute value does.
 
     Attributes:
         single: the expressions whose sign one tree loses and the other does not; left out if the sign is evident.
@@ -218,10 +218,7 @@ def lines(names: list[str], whole: frozenset[str], seed: str) -> list[Line]:
 
 
 def marks(arguments: list[Node], number: ValueAt) -> tuple[list[Fraction], dict[Node, set[int]]]:
-    """Return where expressions change their signs along a line, and the signs that each has there.
-
-    Where an expression has the same sign at three neighbouring places, the smallest absolute value between them is searched,
-    so that a sign change on a short interval is found.
+    """Return the places on a line at which `arguments` change their signs, and the signs that each expression takes.
 
     Args:
         arguments: the expressions.

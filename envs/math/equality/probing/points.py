@@ -105,7 +105,9 @@ def step_points(names: list[str], whole: frozenset[str], seed: str) -> Iterator[
 
 
 def far_points(names: list[str], whole: frozenset[str], a: Node, b: Node) -> Iterator[dict[str, Fraction]]:
-    """Yield points beyond all constants of the trees `a` and `b`, so that |x - 10^30| and 10^30 - x are told apart.
+    """Yield points whose coordinates exceed all constants of the trees `a` and `b`.
+
+    At such points |x - 10^30| differs from 10^30 - x, although the two agree at all small x.
 
     Raises:
         TooMuch: the constants have more than 2,000 bits.
@@ -143,11 +145,11 @@ def _counts(index: int, rest: int, count: int, drawn: int) -> int:
 
 
 def integer_names(gold: Node, answer: Node) -> frozenset[str]:
-    r"""Return the variables that are integers: by their use in the gold, or by the gold's name and either side's use.
+    r"""Return the names of the variables that stand for integers.
 
-    A variable that only the answer uses as an integer does not count: `\lfloor r \rfloor + 0 r!` does not equal `r`. Names in
-    `COUNTING_NAMES` that occur in the gold are integers if the gold or the answer puts them into a factorial, a step function,
-    a bound, an exponent of -1, or beside pi.
+    A variable does if the gold uses it as an integer. `\lfloor r \rfloor + 0 r!` does not equal `r`, so the use in the answer
+    alone does not count. Names in `COUNTING_NAMES` that occur in the gold are different: they are integers if the gold or the
+    answer puts them into a factorial, a step function, a bound, an exponent of -1, or beside pi.
     """
     certain, possible = _uses(gold)
     counting = free_symbols(gold) & COUNTING_NAMES
