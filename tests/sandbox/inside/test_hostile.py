@@ -46,7 +46,9 @@ HOSTILE = {
     "excepthook": "import sys, os\nsys.excepthook = lambda *a: os._exit(0)\ndef f(n): return None",
     "does not define it": "def g(n): return 2 * n",
     "evil exception": "class E(Exception):\n    def __str__(s): raise SystemExit\n    args = property(lambda s: 1 / 0)\ndef f(n): raise E()",
-    "two answers": "import os\ndef f(n):\n    return 6 if os.fork() else 20",
+    # The second answer comes while the next call waits, however busy the machine is.
+    "two answers": "import os, time\ncalls = []\ndef f(n):\n    calls.append(n)\n    if len(calls) > 1: time.sleep(1)\n"
+    "    elif os.fork():\n        time.sleep(0.5)\n        return 6\n    return 20",
     "hangs up": "import os\ndef f(n): os.closerange(3, 256); return 2 * n",
 }
 
