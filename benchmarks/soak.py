@@ -48,7 +48,7 @@ FIELDS: dict[str, Any] = {
 
 
 def below(pid: int) -> dict[int, int]:
-    """Return the processes below one and the parent of each, by /proc."""
+    """Return the descendants of the process `pid`, each with its parent, as /proc lists them."""
     parents: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -130,7 +130,10 @@ def finish(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def hurt(folder: Path, steps: int, every_s: float, seed: int) -> Counter[str]:
-    """Run to the end with kills, and return how many of each kind there were. The kind with the fewest so far comes next."""
+    """Train to the last step while processes are killed, and return the number of kills by kind.
+
+    The kind with the fewest kills so far comes next.
+    """
     from verigym.trainer.rng import keyed_random
 
     kills: Counter[str] = Counter()
@@ -182,9 +185,8 @@ def main() -> None:
         probe_s = time.perf_counter() - begun
         rows = [json.loads(line) for line in (output / "probe/out/metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         step_s = sum(row["step_s"] for row in rows if row["kind"] == "train") / 6
-        done = (
-            max(end(output / "alone")[1]) if (output / "alone/out/final").exists() else 0
-        )  # of a soak that this one goes on with
+        has_runs = (output / "alone/out/final").exists()  # of an earlier soak, which this one goes on with
+        done = max(end(output / "alone")[1]) if has_runs else 0
         steps = done + max(10, int(arguments.minutes * 60 / step_s))
         print(f"{probe_s:.0f} s for 6 steps, {step_s:.2f} s a step: {steps} steps", flush=True)
         undisturbed = start(output / "alone", steps)

@@ -73,7 +73,7 @@ class Report:
         return f"{_table(self.rows, self.causes)}\n{self._verdict()}"
 
     def brief(self) -> str:
-        """Return the failures and the verdict; of the passed checks only their number, in groups by the first word."""
+        """Return the report without the rows of passed checks, which are only counted, by the first word of their names."""
         passed = [row for row in self.rows if row.passed]
         kinds = Counter(row.name.partition(":")[0] for row in passed)
         groups = [f"{count} {kind}" for kind, count in kinds.items() if count > 1]

@@ -37,7 +37,7 @@ class Position:
     drawn: Mapping[str, int]
     """Prompts drawn so far, by source."""
     state: Mapping[str, Any]
-    """The batch builder's."""
+    """State of the batch builder."""
 
 
 class Stream:
@@ -77,7 +77,7 @@ class Stream:
         threads = torch.get_num_threads()
 
         def work() -> None:
-            torch.set_num_threads(threads)
+            torch.set_num_threads(threads)  # a new thread has the default
             try:
                 while self._wait_for_room():
                     with self._sampling:

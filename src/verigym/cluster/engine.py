@@ -42,9 +42,9 @@ NO_NODE_S = 60.0
 AGAIN_S = 5.0
 """After which time a host is started anew on a node that is there still, though its host was lost."""
 AFTER_LOSSES = (64, 8, 1)
-"""Items that a node gets together, and nothing else beside them, when they were lost with one node, with two, with three."""
+"""Size of the groups in which jobs are tried again that were lost with one node, with two nodes, with three nodes."""
 MOST_LOSSES = len(AFTER_LOSSES) + 1
-"""An item that was on so many nodes when they were lost, the last time alone, is not given to another: it is the cause."""
+"""A job that was lost with so many nodes, the last time alone, is given up: it is the cause."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class NodeState:
     held: dict[int, Job] = field(default_factory=dict)
     """Jobs without an answer yet, by their task's number."""
     suspicious: bool = False
-    """Whether these were lost with other nodes before: it gets nothing else meanwhile."""
+    """Whether the held jobs are suspects: the node then gets no ordinary jobs."""
     graded: int = 0
     busy_s: float = 0.0
     """Seconds that earlier hosts on it graded."""
@@ -296,10 +296,11 @@ class ClusterEngine(Engine):
         return Task(number, job.prompt, job.completions, job.together)
 
     def _next_suspects(self, state: NodeState) -> list[Task] | None:
-        """Return the suspects that a node gets, none while it still has other items; None if it may get ordinary items.
+        """Return the next group of suspects for a node as tasks; None if the node may get ordinary jobs.
 
-        What took a node along is among all that it held. Suspects are tried in ever smaller groups, so that in the end only the
-        cause is given up, and ordinary items are never at stake.
+        The list is empty while the node still has jobs of the other sort. The cause of a lost node is one of the jobs that it
+        held. Suspects are tried in ever smaller groups, so that in the end only the cause is given up, and no ordinary job is
+        lost with it.
         """
         with self._suspects_lock:
             mine = [job for job in self._suspects if job.environment.name in state.lanes]
@@ -329,7 +330,10 @@ class ClusterEngine(Engine):
         self._queue.done(job.environment.name)
 
     def _hand_on(self, state: NodeState) -> None:
-        """Set what a lost node had not answered aside for others; it keeps its places in the queue's limits."""
+        """Make suspects of the jobs that a lost node has not answered; give up those lost with `MOST_LOSSES` nodes.
+
+        A suspect still counts as running in its environment's limit on concurrency.
+        """
         held, state.held = state.held, {}
         for job in held.values():
             losses = self._losses[job.key] = self._losses.get(job.key, 0) + 1

@@ -32,7 +32,7 @@ class Fleet:
 
         Args:
             servers: all servers.
-            wait_s: most seconds for which all of them may fail; at the first push, any of them.
+            wait_s: most seconds for which all servers may fail at once; during the first push, for which any one may fail.
         """
         self.servers = servers
         self.wait_s = wait_s
@@ -107,11 +107,11 @@ class Fleet:
             self._raise_failure()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Have `changed` called whenever a server is out, or back."""
+        """Call `changed` whenever a server stops or resumes taking requests, until `unwatch`."""
         self._watchers.append(changed)
 
     def unwatch(self, changed: Callable[[], None]) -> None:
-        """Call `changed` no longer."""
+        """Stop calling `changed`, which was given to `watch`."""
         self._watchers.remove(changed)
 
     @property
@@ -196,7 +196,7 @@ class Fleet:
             changed()
 
     def _wait(self, number: int, failures: int) -> None:
-        """Have the keeper wait before it looks again, the longer the more failures there were; not at all after none."""
+        """Set the time of the keeper's next look at a server. The pause doubles with each failure; without any it is 0."""
         pause_s = min(FIRST_PAUSE_S * 2 ** min(failures - 1, 10), LONGEST_PAUSE_S) if failures else 0.0
         self._next_look[number] = time.monotonic() + pause_s
 
@@ -220,7 +220,7 @@ class Fleet:
                 self._well(number)
 
     def _work(self, number: int) -> Weights | None:
-        """Wait for something to do for a server; return the weights that it should have, None at the end."""
+        """Wait until a server needs its keeper, and return the weights that it should have; None when the fleet is closed."""
         with self._lock:
             while not self._closed:
                 has_weights = self.servers[number].weights is self._target
@@ -235,7 +235,10 @@ class Fleet:
 
     @contextmanager
     def _taken_out(self, number: int) -> Iterator[None]:
-        """Around loading beside the sampling: end the server's running requests first, and give it no new ones."""
+        """Return the context in which a server loads weights while others sample.
+
+        It begins when the server's running requests have ended. The server gets no new requests.
+        """
         if not self._beside:
             yield
             return

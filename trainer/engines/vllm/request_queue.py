@@ -76,7 +76,7 @@ class OpenRequest:
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """What came of a request."""
+    """The completion, or the error, with which a request ended."""
 
     request: Request
     result: Generated | BaseException
@@ -137,13 +137,15 @@ class RequestQueue:
                 self.answers.put(ServerAnswer(one.request, replace(result, policy_step=weights.step), number))
 
     def _take(self, number: int) -> tuple[OpenRequest, Weights] | None:
-        """Begin the first request that this server may answer, and return it with the server's weights; None at the end."""
+        """Remove the first request that server `number` may answer, and return it with the server's weights.
+
+        Return None when the queue is closed.
+        """
         changed = self._changed[number]
         with changed:
             while not self._closed:
-                out = (
-                    self.fleet.out
-                )  # a server that is out would only fail, and each failure counts against the request's tries
+                # A server that is out would only fail, and each failure counts against the request's tries.
+                out = self.fleet.out
                 if number not in out:
                     for place, one in enumerate(self._open):
                         if self._may_take(number, one, out) and (weights := self.fleet.begin(number)) is not None:
@@ -153,7 +155,7 @@ class RequestQueue:
         return None
 
     def _may_take(self, number: int, one: OpenRequest, out: frozenset[int]) -> bool:
-        """Return whether server `number` may take a request: it is the request's home, or stands in for it.
+        """Return True if server `number` may take the request: it is the request's home, or stands in for it.
 
         Servers on which it failed come last, so that a server that fails each request does not use up its tries.
         """

@@ -24,12 +24,12 @@ class Weights:
     shape: tuple[str | int, ...]
     """Model type, vocabulary, hidden size, layers."""
     step: int | None = None
-    """Number of updates after which the policy had these weights; None if nobody said."""
+    """Number of updates after which the policy had these weights; None if that is not known."""
 
 
 @dataclass(frozen=True)
 class Push:
-    """What one push took."""
+    """Size and duration of one push of weights to a server."""
 
     bytes: int
     seconds: float
