@@ -31,8 +31,8 @@ recipes: setup
 	@echo "==> DeepSeek-R1's stages on a small model from nothing, and an ablation; under an hour on 2 cores; Ctrl-C stops it, the same command goes on"
 	@$(BIN)/verigym pipeline run recipes/r1_small.yaml
 
-# One process a core, whole files to a process: what a file starts is started once.
-JOBS ?= $(shell cores=$$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc); echo $$((cores < 8 ? cores : 8)))
+# One process more than cores, up to nine: tests often wait for a process of their own. Whole files to a process: what a file starts is started once.
+JOBS ?= $(shell cores=$$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc); echo $$((cores < 8 ? cores + 1 : 9)))
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: setup

@@ -31,7 +31,9 @@ _COROUTINE_FLAG = 0x80
 _REST_FLAG = 0x04
 _NAMED_REST_FLAG = 0x08
 _GENERATOR = type(_ for _ in ())
-_FUNCTIONS: tuple[type, ...] = (type(lambda: 0), type(len), type([].append))
+_FUNCTION = type(lambda: 0)
+_FUNCTIONS: tuple[type, ...] = (_FUNCTION, type(len), type([].append))
+_SPECIAL_OF_FUNCTIONS = special_methods.of(_FUNCTION)  # computed once: most programs are asked for functions
 
 
 def _is_enum(kind: type) -> bool:
@@ -73,7 +75,7 @@ class ObjectTable:
         self.held: list[Any] = []
         self.numbers: dict[int, int] = {}
         self._module = module
-        self._special: dict[type, list[str]] = {}
+        self._special: dict[type, list[str]] = {_FUNCTION: _SPECIAL_OF_FUNCTIONS}
         self._left = 0
         """Number of values of object states that may still be sent with this answer."""
         self._inside: set[int] = set()
@@ -156,6 +158,8 @@ class ObjectTable:
         """Return the attributes of `value`, encoded; None if it has none, too many, or one that cannot be encoded."""
         if isinstance(value, type) or id(value) in self._inside or len(self._inside) >= _STATE_DEPTH:
             return None
+        if type(value) is _FUNCTION and not value.__dict__:
+            return []
         attributes = _attributes(value)
         if attributes is None:
             return None

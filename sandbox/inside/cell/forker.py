@@ -234,8 +234,7 @@ def end(walls: Walls, pid: int, used_before: int) -> RunEnd:
 
 def reap(walls: Walls) -> None:
     """Kill and reap the run's processes, which `walls` isolates, until none is left."""
-    while True:
-        signal_all(walls)
+    while signal_all(walls):
         try:
             while os.waitpid(-1, 0 if walls.owns_all else os.WNOHANG)[0]:
                 pass
@@ -243,12 +242,17 @@ def reap(walls: Walls) -> None:
             return
 
 
-def signal_all(walls: Walls, number: int = signal.SIGKILL) -> None:
-    """Send the signal `number` to every process of the run that `walls` isolates."""
+def signal_all(walls: Walls, number: int = signal.SIGKILL) -> bool:
+    """Send the signal `number` to every process of the run that `walls` isolates. Returns whether there may be one.
+
+    A process that has ended and is not yet waited for counts.
+    """
     if walls.owns_all:
         # Atomic, even against fork bombs: a process with a pending signal cannot fork.
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.kill(-1, number)
+        except ProcessLookupError:
+            return False
     elif walls.uid is not None:
         killer = os.fork()
         if killer == 0:
@@ -258,22 +262,4 @@ def signal_all(walls: Walls, number: int = signal.SIGKILL) -> None:
                 os.kill(-1, number)
             os._exit(0)
         os.waitpid(killer, 0)
-    else:
-        for pid in _descendants():
-            with contextlib.suppress(OSError):
-                os.kill(pid, number)
-
-
-def _descendants() -> list[int]:
-    parents: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError, ValueError), open(f"/proc/{entry}/stat", "rb") as file:
-                parents.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(entry))
-    descendants: list[int] = []
-    todo = [os.getpid()]
-    while todo:
-        children = parents.get(todo.pop(), [])
-        descendants += children
-        todo += children
-    return descendants
+    return True

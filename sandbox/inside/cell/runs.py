@@ -121,7 +121,8 @@ def become(walls: Walls, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
     os.chdir(f"{walls.run_dir}/{run_dir.WORK}")
     for place, fd in enumerate(fds):
         os.dup2(fd, place)
-    os.environ.update(env)
+    if env:
+        os.environ.update(env)
     if mode == "exec":
         _execute(argv, note_fd, free)
     os.closerange(free, _ANY)

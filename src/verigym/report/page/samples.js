@@ -123,7 +123,6 @@ async function showPage(parts, message) {
   const pages = Math.max(1, Math.ceil(ids.length / PAGE));
   view.page = Math.min(view.page, pages - 1);
   const shown = [...ids.subarray(view.page * PAGE, (view.page + 1) * PAGE)];
-  parts.state.textContent = message;
   const go = (page) => { view.page = page; showPage(parts, message); parts.list.scrollTop = 0; };
   const button = (label, page, title) => el("button", { type: "button", title, disabled: page < 0 || page >= pages || page === view.page, onclick: () => go(page) }, label);
   parts.pager.replaceChildren(...(pages > 1 ? [
@@ -132,12 +131,14 @@ async function showPage(parts, message) {
   ] : []));
   if (!shown.length) {
     parts.list.replaceChildren(el("p", { class: "empty" }, "No sample fits. Choose fewer filters, or search for less."));
+    parts.state.textContent = message;
     return;
   }
   const texts = await Promise.all(shown.map((id) => textsOf(id).catch((error) => ({ reason: error.message }))));
   if (run !== searchRun) return;
   const open = (id) => openSample(id, parts);
   parts.list.replaceChildren(...shown.map((id, place) => sampleRow(id, texts[place], open)));
+  parts.state.textContent = message; // not before the rows that it counts
   // Beside the list there is always a sample; on a narrow screen one covers the list only when it is chosen.
   openSample(shown.includes(view.open) ? view.open : shown[0], parts, false);
 }
