@@ -217,6 +217,7 @@ def main() -> None:
     in_turns(arguments.rounds, 100, floor, stdin, asserts)  # many at a time: the kernel counts hundredths of a second
     ratios = {
         "stdin_cpu_vs_bare": stdin.cpu_ms / floor.cpu_ms,
+        "assert_cpu_vs_bare": asserts.cpu_ms / floor.cpu_ms,
         "stdin_wall_vs_bare": stdin.wall_ms / floor.wall_ms,
         "assert_cpu_vs_stdin": asserts.cpu_ms / stdin.cpu_ms,
         "assert_wall_vs_stdin": asserts.wall_ms / stdin.wall_ms,
