@@ -314,9 +314,10 @@ def crossing(texts: list[str]) -> list[bool]:
         objects = ObjectTable("solution")
         try:
             encode(scope["f"](index), objects.encode)  # type: ignore[operator]
-            for held in objects.held:  # items of iterators are sent when the test asks for them
-                if hasattr(type(held), "__next__"):
-                    encode(list(itertools.islice(held, 1000)), objects.encode)
+            for held in objects.held:  # items are sent when the test asks for them
+                if hasattr(type(held), "__iter__"):
+                    encode(list(itertools.islice(iter(held), 1000)), objects.encode)
+                encode(getattr(held, "__dict__", {}), objects.encode)  # attributes, when it asks for one
             found.append(True)
         except CannotCross:
             found.append(False)
