@@ -149,9 +149,11 @@ def test_runs_of_a_pipeline_are_called_by_their_stages(tmp_path: Path) -> None:
     products = [str(tmp_path / "whole" / name / "final") for name in ("start-0a1b2c3d", "rl-4e5f6a7b")]
     stages = [{"name": "any", "product": product} for product in products]
     (tmp_path / "whole/manifest.json").write_text(json.dumps({"stages": stages}))
-    assert [one.label for one in find_inputs([str(tmp_path / "whole")])] == ["rl", "start"], (
-        "what stages were before is left out"
-    )
+    inputs = find_inputs([str(tmp_path / "whole")])
+    assert [one.label for one in inputs] == ["rl", "start"]
+    assert [note for one in inputs for note in one.notes] == [
+        "left out: first-abcdefgh, rl-0a1b2c3d, of stages that have since been run with other settings"
+    ]
 
 
 def test_equal_names_are_told_apart_by_their_folders(tmp_path: Path) -> None:

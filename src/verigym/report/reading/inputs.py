@@ -99,6 +99,9 @@ def _in_folder(folder: Path) -> list[Input]:
     ]
     if not below:
         raise UsageError(f"{folder} holds neither metrics.jsonl nor samples; expected {WANTED}")
+    earlier = [path.name for path in sorted(folder.iterdir()) if current and path.name not in current and _below(path)]
+    if earlier:
+        below[0].notes.append(f"left out: {', '.join(earlier)}, of stages that have since been run with other settings")
     _name_stages(below)
     return below
 
@@ -127,7 +130,7 @@ def _name_stages(below: Sequence[Input]) -> None:
 
 
 def _below(folder: Path) -> list[Input]:
-    """Return the inputs of one stage's folder, without looking deeper."""
+    """Return the inputs of one stage's folder, without looking deeper; none where it is no such folder."""
     holds = (folder / "metrics.jsonl").is_file() or any(folder.glob("samples*.jsonl"))
     return _in_folder(folder) if holds else []
 
