@@ -81,7 +81,7 @@ class MathOptions(TierOptions):
     escapes: bool = False
     r"""Whether to mend texts in which `\t` and `\f` became control characters, so that `\text` lost its backslash."""
     string_tier: bool = True
-    """Whether an answer spelled like the gold is right without a deeper tier. False lets `verigym validate` test those tiers."""
+    """Whether an answer spelled like the gold is right without a deeper tier. Off, `verigym validate` tests those tiers."""
     max_answer_chars: int = Field(2000, gt=0, le=20_000)
     """A longer answer is not read: the status is limit."""
 

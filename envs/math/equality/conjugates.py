@@ -1,4 +1,4 @@
-r"""Tells complex conjugates (`\bar{z}`) from other bars: a mean `\bar{x}` or complement `\overline{A}` is a separate unknown."""
+r"""Tells complex conjugates (`\bar{z}`) from other bars: a mean `\bar{x}` or complement `\overline{A}` is its own unknown."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Atoms:
         Args:
             kind: the kind of the atom.
             key: identifies the atom among those of its kind.
-            exponent: the exponent.
+            exponent: an integer or a fraction.
             base: the radicand, if the atom is a root.
         """
         return self._normal(((self.number(kind, key, base), exponent),), 1)

@@ -79,7 +79,7 @@ def split_names(sides: tuple[Node, ...], question: str = "") -> tuple[Node | Non
     """Split the sides of an equation into a name at the start or end, and the sides that claim a value.
 
     Args:
-        sides: the sides.
+        sides: the sides from left to right, at least one.
         question: the task's text, which may ask for an expression that then counts as a name.
 
     Returns:

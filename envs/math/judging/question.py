@@ -63,7 +63,7 @@ class Formulas(NamedTuple):
     shapes: frozenset[Node]
     """The shapes of all formulas and their parts."""
     alone: frozenset[Node]
-    """The normal forms of formulas that are not a side of an equation. They include what is asked for, but not what is given."""
+    """The normal forms of formulas that are not a side of an equation. They include what is asked for, not what is given."""
     literals: frozenset[Node]
     """The numbers that stand alone, as they are written."""
     equations: frozenset[Node]

@@ -155,7 +155,7 @@ def labelled(node: Node, *, lists: bool = False) -> tuple[str, Node] | None:
     """Split a labelled answer, such as `(E) 12`, `E: 12` or `E. none of these`, into the letter and its text.
 
     Args:
-        node: the answer.
+        node: the tree of an answer.
         lists: whether the text may be a list without brackets.
 
     Returns:
