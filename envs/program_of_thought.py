@@ -46,11 +46,11 @@ class ProgramOfThoughtOptions(MathOptions, SandboxedOptions):
     labels: bool = True
     """Whether words that announce an answer may stand before it on its line: `The answer is 9`."""
     program: Method = "fenced"
-    """The text that is the program: the last fenced block (fenced); that, or all text if it has no fence (fenced_or_all); all."""
+    """What the program is: the last fenced block (fenced); that, or all text if there is no fence (fenced_or_all); all text."""
     function: str | None = None
     """A function of the program whose value is printed at its end, such as PAL's `solution`; null for programs that print."""
     float_digits: int | None = Field(12, ge=6, le=FLOAT_DIGITS)
-    """Significant digits to which a printed decimal with 15 or more of them is rounded: 0.30000000000000004 is 0.3. Null: never."""
+    """Significant digits to which printed decimals with 15 or more are rounded: 0.30000000000000004 is 0.3. Null: no rounding."""
     limits: CodeLimits = CodeLimits(output_kb=256)
     """What a run may use."""
     max_program_kb: int = Field(256, ge=1, le=16 * 1024)

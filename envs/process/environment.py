@@ -39,7 +39,7 @@ class ProcessOptions(Options):
     final_answer: bool = True
     """Whether a last step that states the final answer is judged too. If not, it is left out."""
     aggregate: Aggregation = "min"
-    """How the rewards of the steps give the reward of the solution: the least, their product, the last, or their mean."""
+    """How the rewards of the steps give that of the solution: the least, their product, the last, their mean; never a sum."""
     unjudged: Literal["cap", "ignore"] = "cap"
     """Kind `arithmetic`: the effect of claims that could not be judged. `cap`: with n such claims, no reward exceeds
     1 / (1 + n); `ignore`: they are only counted."""

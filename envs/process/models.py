@@ -1,7 +1,7 @@
 """Runs process reward models with transformers: loaded once per process, run in batches on a CPU or a GPU.
 
-torch and transformers are imported only when a model is loaded. No code from a hub is run: a checkpoint of Qwen2.5-Math-PRM is a
-Qwen2 decoder, which is part of transformers, and a head (`score.*`), which is read from the checkpoint's safetensors.
+torch and transformers are imported only when a model is loaded. No code from a hub is run: a checkpoint of Qwen2.5-Math-PRM is
+a Qwen2 decoder, which is part of transformers, and a head (`score.*`), which is read from the checkpoint's safetensors.
 
 Legend: B rows, T tokens (padded on the right), H hidden size, N steps of all rows, C classes.
 """

@@ -41,7 +41,7 @@ class Side(NamedTuple):
     relation: Relation
     """The relation between the side before and this one; meaningless for the first side."""
     texts: tuple[str, ...]
-    r"""The possible readings of the side, in the notation of the `math` grader, with units in `\text{}`; empty if there is none."""
+    r"""The possible readings of the side, in the notation of the `math` grader, with units in `\text{}`; empty if none."""
     whole: bool
     """Whether the side is complete. It is not if words around it may belong to it."""
     loose: bool = False
