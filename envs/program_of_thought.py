@@ -50,7 +50,7 @@ class ProgramOfThoughtOptions(MathOptions, SandboxedOptions):
     function: str | None = None
     """A function of the program whose value is printed at its end, such as PAL's `solution`; null for programs that print."""
     float_digits: int | None = Field(12, ge=6, le=FLOAT_DIGITS)
-    """Significant digits to which printed decimals with 15 or more are rounded: 0.30000000000000004 is 0.3. Null: no rounding."""
+    """Significant digits to which printed decimals of 15 or more are rounded: 0.30000000000000004 is 0.3. Null: no rounding."""
     limits: CodeLimits = CodeLimits(output_kb=256)
     """What a run may use."""
     max_program_kb: int = Field(256, ge=1, le=16 * 1024)
