@@ -40,8 +40,8 @@ class Case:
 
     Args:
         policy: options for what counts as the same answer.
-        question: the task's text. An expression that it asks for counts as a name: if it asks for x^2, then so does the left
-            side of `x^2 = 5`.
+        question: the task's text. An expression that the question asks for counts as a name: the left side of `x^2 = 5` is
+            one if x^2 is asked for.
         seed: seed of the points for numerical comparison.
         symbolic: compares two values that no cheaper tier can decide; None leaves them unknown.
         work: the budget of work for the answer.
