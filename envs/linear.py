@@ -1,4 +1,4 @@
-"""Regular expressions and JSON on untrusted text: linear time, and no exception for what it holds."""
+"""Reads untrusted text with regular expressions and as JSON, in linear time and without unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def check_pattern(pattern: str) -> None:
     """Refuse a `pattern` that the linear-time engine cannot read. If the engine is not installed, accept any pattern.
 
     Raises:
-        UsageError: `pattern` has a syntax error, or a look-around or back-reference, which no linear-time engine supports.
+        UsageError: `pattern` is longer than `MOST_PATTERN` characters, or has a syntax error, or has a look-around or
+            back-reference, which no linear-time engine supports.
     """
     if len(pattern) > MOST_PATTERN:
         raise UsageError(f"the pattern has {len(pattern)} characters; give at most {MOST_PATTERN}")

@@ -1,8 +1,8 @@
 r"""Program of thought: the model writes a Python program, and what the program prints is the answer that `math` judges.
 
-PoT (arXiv 2211.12588) and PAL (2211.10435): the model says how, the interpreter works it out. The program runs in the sandbox
-of `code`, without input, and never sees the gold. Its output is read as `math` reads a completion: an answer that is marked
-(`\boxed{}`, or as `extract` says), else the last line that is not empty.
+As in PoT (arXiv 2211.12588) and PAL (arXiv 2211.10435), the model writes the computation and the interpreter carries it out.
+The program runs in the sandbox of `code`, without input, and never sees the gold. In its output, the answer is found as `math`
+finds it in a completion: by its mark (`\boxed{}`, or as `extract` says), else as the last line that is not empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from verigym.envs.math.environment import MathEnvironment, MathOptions, MathRefe
 from verigym.sandbox import Program, SandboxFailure
 
 FLOAT_DIGITS = 15
-"""From so many significant digits on, a decimal is taken for a binary float as Python prints it."""
+"""A printed decimal with at least this many significant digits is taken for a binary float as Python prints it."""
 
 _DECIMAL = re.compile(
     r"(?<![\w.])(?P<mantissa>[0-9]++\.[0-9]++)(?P<exponent>[eE][-+]?[0-9]{1,4}+)?(?:(?=[ij](?!\w))|(?![\w.]))"
@@ -46,11 +46,11 @@ class ProgramOfThoughtOptions(MathOptions, SandboxedOptions):
     labels: bool = True
     """Whether words that announce an answer may stand before it on its line: `The answer is 9`."""
     program: Method = "fenced"
-    """Where the program stands: the last fenced block; that, or a text without a fence (fenced_or_all); all text."""
+    """What the program is: the last fenced block (fenced); that, or all text if there is no fence (fenced_or_all); all text."""
     function: str | None = None
     """A function of the program whose value is printed at its end, such as PAL's `solution`; null for programs that print."""
     float_digits: int | None = Field(12, ge=6, le=FLOAT_DIGITS)
-    """Significant digits to which a printed decimal of 15 or more is rounded: 0.30000000000000004 is 0.3. Null leaves it."""
+    """Significant digits to which printed decimals of 15 or more are rounded: 0.30000000000000004 is 0.3. Null: no rounding."""
     limits: CodeLimits = CodeLimits(output_kb=256)
     """What a run may use."""
     max_program_kb: int = Field(256, ge=1, le=16 * 1024)

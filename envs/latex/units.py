@@ -168,7 +168,7 @@ def is_plural(word: str) -> bool:
 
 
 def is_common(word: str) -> bool:
-    """Return whether `word` may belong to the name of counted things, and does not comment on the number before it."""
+    """Return whether `word` may be part of a name of counted things, and not a comment on the number before it."""
     low = word.lower()
     if not word.isascii():
         return True

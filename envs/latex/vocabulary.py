@@ -60,7 +60,7 @@ NOT_UNITS = frozenset(
     "approximately about roughly nearly almost around either neither nor both also wait hmm i it we you this these those "
     "answer correct wrong true false yes would could should might may can cannot must only else otherwise unless except".split()
 )
-"""Words that begin a condition, a doubt or a sentence, and never a unit."""
+"""Words that begin a condition, a doubt or a sentence, and are never units."""
 
 ALWAYS_WORDS = frozenset("yes no Yes No true false none odd even all any not never undefined YES NO TRUE FALSE NONE".split())
 _SHORT_WORDS = frozenset("is of if no an be by we it at to so us my he".split())

@@ -1,1 +1,1 @@
-"""The `match` environment: answers compared with a reference, one file a way of comparing."""
+"""The `match` environment: compares an answer with a reference. Each kind of comparison has its module."""

@@ -1,4 +1,4 @@
-"""Kind `chess`: a move in a position, judged with python-chess: legal, mating, or one of the best."""
+"""Kind `chess`: a move in a position. With python-chess, it is judged whether it is legal, mates, or is one of the best."""
 
 from __future__ import annotations
 

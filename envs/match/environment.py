@@ -52,7 +52,7 @@ class MatchOptions(Options):
     """Where answers are looked for."""
 
     answer_in: tuple[Where, ...] | None = None
-    """Places in order of trust: boxed, tag (`<answer>`), fence, label (`Answer:`), all. None: the kind's own, in the table."""
+    """Places in order of trust: boxed, tag (`<answer>`), fence, label (`Answer:`), all. None: the kind's own."""
     skip_thinking: bool = True
     """Whether what stands before the last `</think>` is left out; a completion that never stops thinking is no answer."""
 

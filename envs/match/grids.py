@@ -1,4 +1,4 @@
-"""Kinds `sudoku` and `queens`: boards that follow the rules, whatever the author's own solution is."""
+"""Kinds `sudoku` and `queens`: any board that follows the rules is right, not only the author's own solution."""
 
 from __future__ import annotations
 

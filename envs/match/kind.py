@@ -27,7 +27,7 @@ class MatchReference(Reference):
     tolerance: float = Field(0.0, ge=0, allow_inf_nan=False)
     """numeric, list: how far a number may be off."""
     relative_tolerance: float = Field(0.0, ge=0, lt=1, allow_inf_nan=False)
-    """numeric, list: how far a number may be off, as a share of the right one; the larger of both counts."""
+    """numeric, list: how far a number may be off, as a share of the right one; the larger of the two tolerances counts."""
     ordered: bool = True
     """list, sql: whether the order of items or rows matters."""
     setups: tuple[str, ...] = ()
@@ -60,14 +60,14 @@ class Kind:
     """A way of comparing."""
 
     uses: frozenset[str]
-    """Fields of the reference that it reads; others must keep their defaults."""
+    """Fields of the reference that this kind reads; all others must keep their defaults."""
     check: Callable[[MatchReference], None]
     """Raises UsageError where the reference cannot be judged by."""
     judge: Callable[[MatchReference, str], Verdict]
-    """Compares an answer, stripped of space around; raises EnvironmentFailure where our side fails."""
+    """Compares an answer without surrounding white space with the reference; raises EnvironmentFailure if the grader fails."""
     gold: Callable[[MatchReference], str | None]
     """Returns the answer that is right."""
     where: tuple[Where, ...] = ("boxed", "tag")
-    """Where the answer stands unless the options say so, in order of trust."""
+    """Places of the answer, in order of trust. They are used if the option `answer_in` is None."""
     needs: Callable[[], None] | None = None
     """Raises EnvironmentFailure where a package is absent."""

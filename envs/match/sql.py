@@ -1,9 +1,9 @@
-"""Kind `sql`: two queries are equal when they return the same rows on every database that the reference sets up.
+"""Kind `sql`: a query is right if it returns the same rows as the right query on every database that the reference sets up.
 
-The model's query runs in this process, in SQLite on a database in memory that is thrown away after. What it can do is fenced by
-SQLite's own means: an authorizer that lets through nothing but reading tables and calling pure functions, limits on lengths and
-depths, and a count of the virtual machine's steps. Nothing of a file system or another connection is within its reach.
-docs/match.md says what this is worth.
+The model's query runs in this process, in SQLite on a database in memory that is discarded afterwards. SQLite's own means
+restrict the query: an authorizer that allows only reading tables and calling pure functions, limits on lengths and depths, and
+a limit on the steps of the virtual machine. The query cannot reach the file system or another connection. docs/match.md says
+how far these means protect the process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-r"""Kinds `exact` and `normalised`: equal texts, or equal but for case, articles, punctuation and spacing.
+r"""Kinds `exact` and `normalised`: the texts are equal, or equal if case, articles, punctuation and spacing are ignored.
 
-Normalising follows SQuAD's evaluation script (1606.05250), with differences: NFKC first, hyphens, en dashes and minus signs are
-one sign, LaTeX's commands for words (`\text{Paris}`) are taken off, and neither signs between or before digits nor a text that
-would be left empty are dropped (3.5 is not 35, -1 is not 1, and "The" is not nothing).
+Normalising follows SQuAD's evaluation script (arXiv 1606.05250), with these differences:
+- Unicode is normalised first (NFKC), and hyphens, en dashes and minus signs become one sign.
+- LaTeX commands for words are removed: `\text{Paris}` is "Paris".
+- Signs between or before digits are kept: 3.5 is not 35, and -1 is not 1.
+- A text that would become empty is kept: "The" stays "the".
 """
 
 from __future__ import annotations

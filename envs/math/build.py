@@ -39,7 +39,7 @@ def bare(node: Node) -> Node:
 
 
 def add(terms: Sequence[Node]) -> Node:
-    """Return the sum of `terms`. A difference of sets becomes a set operation."""
+    """Return the tree of the sum of `terms`. If the terms are the sets A and -B, return the set operation A - B."""
     if len(terms) == 1:
         return terms[0]
     if len(terms) == 2 and type(terms[1]) is Neg and _is_set(terms[0]) and _is_set(terms[1].of):
@@ -120,7 +120,10 @@ def power(base: Node, exponent: Node) -> Node:
 
 
 def times(factors: list[Node], right: Node) -> None:
-    r"""Append `right`, the factor after a multiplication sign, to `factors`. `1.5 \times 10^{3}` becomes one number."""
+    r"""Append `right`, the factor after a multiplication sign, to the list `factors`.
+
+    A power of ten after a number is merged into the number: `1.5 \times 10^{3}` becomes one factor.
+    """
     if factors and type(right) is Pow and type(right.base) is Number and type(factors[-1]) is Number and right.base.value == 10:
         power_of_ten = right.exponent
         sign = -1 if type(power_of_ten) is Neg else 1

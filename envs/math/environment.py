@@ -1,7 +1,10 @@
 """The `math` environment: compares the final answer with the gold, in tiers from cheap and certain to costly.
 
-The first tier that can tell decides: equal spelling; the parsed trees, compared by the type of the gold (`judging/compare.py`)
-with exact, canonical and probed values; SymPy on the trees, in a process that can be killed; and, by option, Math-Verify.
+The gold is the correct answer of the task. The first tier that can decide gives the verdict:
+- equal spelling;
+- the parsed trees, compared by the type of the gold (`judging/compare.py`): exact values, canonical forms, values at points;
+- SymPy on the trees, in a process that can be killed;
+- with the option `math_verify`, Math-Verify.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ _GOLD_FORMS: dict[Method, str] = {
 
 
 class MathReference(Reference):
-    """The correct answer, or several of them, with which an answer is compared."""
+    """The correct answer of a task, or several alternatives of which any is right."""
 
     answer: str | tuple[str, ...]
     r"""The gold: plain, in `$...$`, `\(...\)` or `\boxed{...}`; or a number. A list means that any of them is right."""
@@ -72,13 +75,13 @@ class MathOptions(TierOptions):
     extract: tuple[Method, ...] = Field(("boxed",), min_length=1)
     """Where the answer stands: boxed, hash (####), final ("final answer is"), label (A:, Answer:), last; or a list of these."""
     gold_boxes: GoldBoxes = "row"
-    """Of several boxes in a gold, which count: those joined by commas, `and`, `or` or nothing (row), the last, or all."""
+    """Which boxes count in a gold with several: those joined by commas, `and`, `or` or nothing (row), the last, or all."""
     labels: bool = False
     """Whether words that announce an answer may stand in the box with it: `Answer: 9`."""
     escapes: bool = False
     r"""Whether to mend texts in which `\t` and `\f` became control characters, so that `\text` lost its backslash."""
     string_tier: bool = True
-    """Whether equal spelling settles it. Off, a gold must pass the deeper tiers against itself (`verigym validate`)."""
+    """Whether an answer spelled like the gold is right without a deeper tier. Off, `verigym validate` tests those tiers."""
     max_answer_chars: int = Field(2000, gt=0, le=20_000)
     """A longer answer is not read: the status is limit."""
 
@@ -121,7 +124,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         importlib.import_module("mpmath")
 
     def gold(self, prompt: Prompt) -> str:
-        """Return the first correct answer of `prompt`, written so that the options' extraction finds it."""
+        """Return the first correct answer of `prompt`, written in the form that the option `extract` looks for."""
         text = gold_text(self._unescaped(self.reference(prompt).golds[0]), self.options.gold_boxes)
         return _GOLD_FORMS[self.options.extract[0]] % " ".join(text.split())
 

@@ -1,4 +1,4 @@
-r"""Number literals: where a number ends, and its value; numbers in Chinese characters.
+r"""Reads number literals: finds where a number ends, and its value. Also reads numbers in Chinese characters.
 
 Conventions, decided by what may follow the first digits:
 - `1,234,567.8`, `1{,}234`, `1,\!234`: a comma groups thousands where every group after it has three digits and the first has
@@ -7,8 +7,8 @@ Conventions, decided by what may follow the first digits:
 - `1 234`, `1\,234`, `1~234`: a single space groups thousands in the same way.
 - `1.234,56`: a comma after grouping points is the decimal mark. So is `0,111` (a thousands group cannot start with 0) with
   three digits or with a zero after the comma, and `{,}` before any other number of digits than three.
-- A comma with a blank behind it separates: `1, 200` is two numbers and `1,200` one, whatever the other side of a comparison
-  has, and neither is right where the other is asked.
+- A comma with a blank after it separates: `1, 200` is two numbers and `1,200` is one. This does not depend on the text that is
+  compared with it, so neither of the two is a right answer for the other.
 - Any other comma separates: `1,22` and `1000,99` are lists, unless the caller knows better (`decimal_comma`).
 """
 
@@ -21,7 +21,7 @@ from verigym.envs.math.tree import Mul, Neg, Node, Number, Pow, TooLarge
 
 MAX_DIGITS = 2_000
 MAX_EXPONENT = 1_000
-"""`1e5` is a number; beyond this exponent, `1e100000` stays a product with a power of ten."""
+"""Greatest exponent of ten in a number such as `1e5`. With a greater one, `1e100000` becomes a product with a power of ten."""
 
 _SPACE = r"(?: |~|\\[ ,;:])"
 _RUN = re.compile(r"[0-9]++(?:(?:\{,\}|,\s?\\!\s{0,4}|,)[0-9]++)*")
@@ -37,7 +37,7 @@ def grouped(text: str, start: int, end: int, bracketed: bool, decimal_comma: boo
     """Read a number with separators, whose first digits are at `start` to `end` in `text`.
 
     Args:
-        text: the text.
+        text: the whole answer.
         start: start of the first digits.
         end: end of the first digits.
         bracketed: whether the number is inside brackets, where a comma separates elements.
@@ -45,7 +45,7 @@ def grouped(text: str, start: int, end: int, bracketed: bool, decimal_comma: boo
 
     Returns:
         The end of the number, its digits without separators, and a position before which no other number with separators
-        begins: `27,108,135` is a list throughout.
+        begins. For example, if `27,108,135` is a list, this is its end, so that `108,135` is not read as one number.
     """
     follow = text[end : end + 1]
     if follow == "," or follow == "{":

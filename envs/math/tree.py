@@ -1,8 +1,11 @@
-r"""The typed tree of a mathematical answer: immutable, hashable, compared by structure. It holds the writing, not the value.
+r"""The typed tree of a mathematical answer: immutable, hashable, compared by structure. It says what is written, not its value.
 
-Invariants of the trees that `parse` makes: `Add`, `Mul` and `SetOp` have at least two parts; no sum is directly inside a sum,
-no product inside a product, no union inside a union (a set operation may hold another kind, and a difference one on its
-right); parentheses that only group are dropped; `Number` is never negative (`-3` is `Neg(Number(3))`).
+Invariants of the trees that `parse` makes:
+- `Add`, `Mul` and `SetOp` have at least two parts.
+- No sum is directly inside a sum, no product inside a product, and no set operation inside one of the same kind, with one
+  exception: a set difference may be on the right of a set difference.
+- Parentheses that only group are dropped.
+- `Number` is never negative: `-3` is `Neg(Number(3))`.
 """
 
 from __future__ import annotations

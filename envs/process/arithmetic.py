@@ -1,4 +1,4 @@
-"""Rule-based verifier: recomputes exactly, in fractions, what a solution's steps claim to be equal."""
+"""Rule-based verifier of a solution's arithmetic: recomputes in exact fractions the values that its steps state to be equal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from verigym.envs.process.values import (
 )
 
 WORK = 3_000_000
-"""Units for one solution, about 0.5 s; see `maths.equality.work`."""
+"""Units of work for one solution, about 0.5 s; see `math.equality.budget`."""
 MAX_SIDES = 4000
 """Sides that are read of one solution."""
 _READ = 300
@@ -69,7 +69,7 @@ class StepVerdict(NamedTuple):
     wrong: str
     """The first that does not hold; empty where all do."""
     unjudged: int = 0
-    """How many links state a number for something and could not be judged."""
+    """How many links state a number, but could not be judged."""
 
 
 class _Read(NamedTuple):
@@ -149,7 +149,7 @@ class Verifier:
         self._verdicts.append(StepVerdict(self._claims, self._wrong, self._missed))
 
     def verdicts(self) -> list[StepVerdict]:
-        """Return the verdicts of all steps. Equations are judged with the values that their variables finally got."""
+        """Return the verdicts of all steps. Equations are judged with the final values of their variables."""
         verdicts = list(self._verdicts)
         uses = Counter(name for equation in self._equations for name in equation.names())
         uses.update(self._stated.keys())
@@ -400,5 +400,5 @@ def verify(steps: Sequence[str]) -> list[StepVerdict]:
 
 
 def first_error(steps: Sequence[str]) -> int | None:
-    """Return the index of the first wrong step, counted from 0, or None if no wrong step is found."""
+    """Return the index of the first step with wrong arithmetic, counted from 0, or None if no such step is found."""
     return next((number for number, verdict in enumerate(verify(steps)) if verdict.wrong), None)

@@ -1,8 +1,8 @@
-r"""Finds a step's claims, chains such as `(3 + 4) * 2 = 7 * 2 = 14`, in one linear pass over its plain text.
+r"""Finds the claims of a step, which are chains such as `(3 + 4) * 2 = 7 * 2 = 14`, in one linear pass over its plain text.
 
-A side of a chain is a run of numbers, letters, signs, brackets and commands of LaTeX; words between a number and a sign are its
-unit (`12 red pens + 5 pens`), all others end it. What may be cut off by the words around it (`the product of 3 + 4 = 12`) is
-kept and marked as not whole: it is a claim, and it cannot be judged.
+A side of a chain is a run of numbers, letters, signs, brackets and LaTeX commands. Words between a number and a sign are the
+number's unit (`12 red pens + 5 pens`); any other word ends the side. A side whose meaning may depend on words around it (`the
+product of 3 + 4 = 12`) is kept and marked as not whole: it counts as a claim that cannot be judged.
 """
 
 from __future__ import annotations

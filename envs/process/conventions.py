@@ -1,14 +1,15 @@
-r"""Input of a process reward model, by convention: the task, the steps, and a mark after each where its reward is read.
+r"""Builds the input of a process reward model by its convention: task, steps, and a mark after each step for its reward.
 
-- `qwen` (Qwen2.5-Math-PRM, arXiv 2501.07301, and its model card): the chat template, `<extra_0>` after each step, and a head
-  of two classes at that token: P(class 1).
-- `shepherd` (Math-Shepherd, arXiv 2312.08935, and its model card): the task, a space, lines `Step 1: ... \u043a\u0438`, and at
-  that token a language model's softmax over `+` and `-`: P(`+`).
-- `tokens` (TRL's PRMTrainer): the task, each step with a separator, tokenized piece by piece, and a token classification at
-  the separator's last token.
+- `qwen` (Qwen2.5-Math-PRM, arXiv 2501.07301, and its model card): the chat template, with `<extra_0>` after each step. The
+  reward is P(class 1) of a two-class head at that token.
+- `shepherd` (Math-Shepherd, arXiv 2312.08935, and its model card): the task, a space, lines `Step 1: ... \u043a\u0438`. The
+  reward is P(`+`) of a language model's softmax over `+` and `-` at the last token of each line.
+- `tokens` (TRL's PRMTrainer): the task and each step with a separator, tokenized piece by piece. The reward is a token
+  classifier's probability at the separator's last token.
 
-Where the marks stand is known from how the text was put together, never searched for: a mark that the solution itself holds
-is no step's end. It is pulled apart besides, and so is every special token, so that the model does not see one.
+The positions of the marks follow from how the text is put together and are not searched for, so a mark that the solution itself
+contains does not end a step. Marks and special tokens in the task and the solution are also broken up by a space, so that the
+model does not see them as tokens.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def encode(tokenizer: Any, messages: Sequence[Message], steps: Sequence[str], co
         tokenizer: a fast tokenizer; the convention `qwen` uses its chat template, if it has one.
         messages: messages of the task.
         steps: at least one step, each without white space at its ends.
-        convention: the layout.
+        convention: how the task, the steps and the marks are laid out.
 
     Raises:
         ValueError: the tokenizer merges a mark with the text beside it, or the chat template does not render the assistant's

@@ -1,7 +1,7 @@
 """The `process` environment: a reward for each step of a solution, and one for the whole, by default that of its worst step.
 
-The steps are judged by recomputing the arithmetic that they state, or by a process reward model. Neither looks at whether the
-final answer is right: put it in a sum or a `Gate` with an environment that does (PURE, arXiv 2504.15275, trains best so).
+The steps are judged by recomputing the arithmetic that they state, or by a process reward model. Neither checks the final
+answer, so combine this environment, by a sum or a `Gate`, with one that does. PURE (arXiv 2504.15275) trains best that way.
 """
 
 from __future__ import annotations
@@ -37,28 +37,29 @@ class ProcessOptions(Options):
     """Where steps end: at blank lines (`paragraphs`), line breaks (`lines`), before numbered lines, after `sentences`; or texts
     of your own that end a step, such as `[",", "</think>"]`."""
     final_answer: bool = True
-    """Whether a last step that states the final answer is judged too; it ends where the steps do otherwise."""
+    """Whether a last step that states the final answer is judged too. If not, it is left out."""
     aggregate: Aggregation = "min"
-    """How the steps' rewards become the solution's: the least, their product, the last, their mean. There is no sum."""
+    """How the rewards of the steps give that of the solution: the least, their product, the last, their mean; never a sum."""
     unjudged: Literal["cap", "ignore"] = "cap"
-    """Kind `arithmetic`: what claims do that could not be judged. `cap`: with n of them nothing is worth more than 1 / (1 + n);
-    `ignore`: they are only counted."""
+    """Kind `arithmetic`: the effect of claims that could not be judged. `cap`: with n such claims, no reward exceeds
+    1 / (1 + n); `ignore`: they are only counted."""
     threshold: float = Field(0.5, ge=0, le=1)
-    """A step with less is an error; `first_error` in the components is the number of the first, from 0."""
+    """A step with a lower reward is an error. The component `first_error` is the index of the first such step, from 0."""
     model: str | None = None
     """A local directory or hub id of the process reward model."""
     revision: str | None = None
-    """Of a hub id: the commit. Without one, a verdict may change with the hub."""
+    """The commit, if `model` is a hub id. Without it, verdicts may change when the model on the hub changes."""
     tag: str | None = None
-    """What stands after each step, where the model was trained with another text than its convention's."""
+    """The text after each step, if the model was trained with another text than its convention's."""
     system: str | None = None
-    """System message of tasks that have none, for kind `qwen`; empty for none, the convention's own when left out."""
+    """Kind `qwen`: the system message for tasks that have none. Empty: no system message. None: the convention's own."""
     positive: int = 1
     """The class that means a right step."""
     max_chars: int = Field(200_000, ge=1)
     """A longer solution is not read: the status is limit."""
     max_tokens: int | None = Field(None, ge=1)
-    """Most tokens of task and solution; None: what the model was made for. A longer solution is at its limit, never cut."""
+    """Maximum number of tokens of task and solution; None: the model's own maximum. For a longer solution, which is never
+    cut, the status is limit."""
     device: Device = "auto"
     """Where the model runs; `auto` takes CUDA where there is one."""
     dtype: Dtype = "fp32"
@@ -110,7 +111,7 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
         return (self.prompt("Tom has 3 boxes of 4 pens and gets 5 more. How many pens has he?"),)
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a solution whose steps are right for any task, or None if a model judges."""
+        """Return a solution whose arithmetic is right whatever the task is, or None if a model judges."""
         return "First, 3 * 4 = 12.\n\nThen 12 + 5 = 17." if self.options.kind == "arithmetic" else None
 
     def check(self) -> None:

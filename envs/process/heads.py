@@ -1,4 +1,6 @@
-"""The head of Qwen2.5-Math-PRM: two linear layers with a ReLU between them, `score.0` and `score.2`; or one layer, `score`.
+"""The head of a process reward model: the layers `score.0` and `score.2` with a ReLU between, or a single layer `score`.
+
+All layers are linear. Qwen2.5-Math-PRM has the two-layer head.
 
 Legend: H hidden size, C classes (2).
 """
@@ -36,7 +38,7 @@ def new_head(hidden_size: int, classes: int = 2, *, layers: int = 2) -> torch.nn
 
 
 def read_head(find: Callable[[str], str | None], hidden_size: int) -> torch.nn.Module:
-    """Return the head that a checkpoint holds.
+    """Read the head from a checkpoint's safetensors files and return it.
 
     Args:
         find: function that returns the path of one of the checkpoint's files, or None if there is no such file.

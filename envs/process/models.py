@@ -1,7 +1,7 @@
-"""Process reward models as transformers models: loaded once a process, run in batches on a CPU or a GPU.
+"""Runs process reward models with transformers: loaded once per process, run in batches on a CPU or a GPU.
 
-torch and transformers are imported here when a model is asked for, and never before. No code from a hub is run: a checkpoint of
-Qwen2.5-Math-PRM is a Qwen2 decoder, which transformers has, and a head (`score.*`), which is read from its safetensors.
+torch and transformers are imported only when a model is loaded. No code from a hub is run: a checkpoint of Qwen2.5-Math-PRM is
+a Qwen2 decoder, which is part of transformers, and a head (`score.*`), which is read from the checkpoint's safetensors.
 
 Legend: B rows, T tokens (padded on the right), H hidden size, N steps of all rows, C classes.
 """

@@ -1,7 +1,7 @@
-r"""A step as plain text: without Markdown, HTML, LaTeX's environments and bullets; the arithmetic stays, one row a line.
+r"""Turns a step into plain text, without Markdown, HTML, LaTeX environments and bullets. Its arithmetic stays, a line per row.
 
 Every notation that models use for a step comes out the same: `\[12 + 5 = \boxed{17}\]`, `**12 + 5 = 17**`, `- 12 + 5 = 17`,
-`\begin{align*} 12 + 5 &= 17 \end{align*}`, `12 + 5 = <<12+5=17>>17`. Linear time.
+`\begin{align*} 12 + 5 &= 17 \end{align*}`, `12 + 5 = <<12+5=17>>17`. This takes linear time.
 """
 
 from __future__ import annotations

@@ -39,15 +39,15 @@ class Side(NamedTuple):
     """One side of a chain."""
 
     relation: Relation
-    """What stands before it; for the first side nothing is meant by it."""
+    """The relation between the side before and this one; meaningless for the first side."""
     texts: tuple[str, ...]
-    r"""How it may be read, in the notation of the math grader, with units in `\text{}`; empty where it has nothing to read."""
+    r"""The possible readings of the side, in the notation of the `math` grader, with units in `\text{}`; empty if none."""
     whole: bool
-    """Whether it is all that is said: not where words around it belong to it."""
+    """Whether the side is complete. It is not if words around it may belong to it."""
     loose: bool = False
-    """Whether a link that does not hold may be meant otherwise: the first side is a number with a word beside it that it may
-    belong to (`Day 1 = 5 + 3`, `5 feet = 60 inches`), an operation in words stands before it (`the average of 3 + 5 = 4`), or
-    dots follow a decimal."""
+    """Whether a link at this side that does not hold may mean something else. This is so if the first side is a number with a
+    word beside it that it may belong to (`Day 1 = 5 + 3`, `5 feet = 60 inches`), if an operation in words comes before the side
+    (`the average of 3 + 5 = 4`), or if dots follow a decimal."""
     remainder: tuple[int, int] | None = None
     """Quotient and remainder of a division, for `17 / 5 = 3 rem 2`."""
 
@@ -61,12 +61,12 @@ class Chain(NamedTuple):
 
 
 def operates(text: str) -> bool:
-    """Return whether the text contains a computation. A number with only sign, brackets, unit or percent sign does not."""
+    """Return whether the text contains a computation. A sign, brackets, a unit or a percent sign at a number is none."""
     return BARE.fullmatch(text) is None and OPERATION.search(text) is not None
 
 
 class Place:
-    """A position in the reading of a chain: the part that has been read, and the text before it."""
+    """The state of reading a chain: the position, the sides read so far, the parts of the current side, and the text before."""
 
     def __init__(self, tokens: Sequence[Token], at: int) -> None:
         self.tokens = tokens

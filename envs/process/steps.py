@@ -1,7 +1,7 @@
-"""Splits a solution into steps: spans that cover the text, in one linear pass each.
+"""Splits a solution into steps, which are spans that cover the text. Each way of splitting is one linear pass.
 
-What parts two steps (blank lines, the line break, the space after a full stop) belongs to the step before it, so each
-step ends where the next begins and nothing lies outside. A step holds something to see.
+The separator between two steps (blank lines, the line break, the space after a full stop) belongs to the step before it, so
+each step ends where the next begins and no text is left out. No step is blank.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def split(text: str, how: Splitting | Ends = "paragraphs", *, answer: bool = Tru
     """Return the steps of `text`. They cover the text without gaps, and none is blank; a blank text has no steps.
 
     Args:
-        text: the solution.
+        text: the text of the solution.
         how: where to split: `paragraphs` at blank lines, `lines` at line breaks, `numbered` before lines that begin with `Step
             2`, `2.`, `2)` or `(2)`, `sentences` after full stops (not after an abbreviation, an initial or a list's number); or
             a collection of texts after each of which a step ends.

@@ -1,4 +1,4 @@
-"""Values of a claim's sides, and whether two are equal the way people write them: rounded, in percent, in other units."""
+"""Computes the values of a claim's sides, and compares them as people write them: rounded, in percent, in other units."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ class Value(NamedTuple):
     number: Fraction
     exact: bool
     slack: Fraction
-    """How far from it what it stands for may be: half a unit of the last decimal that is shown, 0 of a whole number."""
+    """Rounding error: how far `number` may be from the value that it stands for. Half a unit of the last decimal written; 0 for
+    a whole number."""
     near: Fraction
-    """The same where it is said to be near: half a unit of the last digit."""
+    """The rounding error after a sign of approximate equality: half a unit of the last digit, also for a whole number."""
     text: str
     node: Node
     """The tree, with units."""
     counted: bool = False
-    """Whether it is a percentage that is read as a number of percent."""
+    """Whether the side is a percentage whose `number` is the number of percent: 40 for 40%."""
 
 
 def tree(text: str) -> Node | None:
@@ -75,9 +76,10 @@ def in_degrees(node: Node) -> Node:
 
 
 def slacks(node: Node, text: str) -> tuple[Fraction, Fraction]:
-    """Return the rounding error allowed for `node`: half a unit of its last decimal, and half a unit of its last digit.
+    """Return the two rounding errors of `node`: half a unit of its last decimal, and half a unit of its last digit.
 
-    Both are 0 if `node` is not a literal but a computation. `text` is the literal as written.
+    The first is 0 for a whole number. Both are 0 if `node` is not a literal but a computation. `text` is the literal as
+    written.
     """
     bare = node.of if isinstance(node, Neg) else node
     hundredth = isinstance(bare, Percent)
@@ -94,7 +96,7 @@ def slacks(node: Node, text: str) -> tuple[Fraction, Fraction]:
 
 
 def related(one: Value, other: Value, relation: Relation) -> bool:
-    """Return whether `one` stands in `relation` to `other`. Rounding and other notations of the same number are allowed for."""
+    """Return whether `one` stands in `relation` to `other`. Rounding and other notations of a number are allowed."""
     if one.counted or other.counted:
         if one.counted and other.counted or not in_percent(one if other.counted else other):
             return False

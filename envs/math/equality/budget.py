@@ -27,8 +27,8 @@ class TooMuch(Undecided):
 class WorkBudget:
     """The remaining work, in units of 0.1 to 0.2 microseconds.
 
-    Budgets made by `share` also have `known` in common: facts about nodes, by the node's id. An entry keeps its node alive, so
-    that ids stay unique.
+    A budget and those made from it by `share` have one dict `known` in common: cached facts about nodes, by the node's id. Each
+    entry also holds its node, so that the id is not reused.
     """
 
     __slots__ = ("allowed", "known", "left")
@@ -44,7 +44,7 @@ class WorkBudget:
         return self.allowed - self.left
 
     def share(self, units: int) -> WorkBudget:
-        """Return a separate budget of `units`, or of the units left if there are fewer. Pass it to `settle` afterwards."""
+        """Return a separate budget of `units`, or of the units left if there are fewer. Pass the result to `settle`."""
         return WorkBudget(max(min(units, self.left), 0), self.known)
 
     def settle(self, share: WorkBudget) -> None:

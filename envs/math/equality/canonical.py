@@ -1,4 +1,4 @@
-"""Canonical forms of expressions: quotients of two polynomials over atoms (`polynomial.py`)."""
+"""Canonical forms of expressions: quotients of two polynomials over atoms, the indivisible factors of `polynomial.py`."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Canonical:
         self.work = work
 
     def form(self, node: Node, scope: Scope) -> Quotient:  # noqa: C901  (a table of the kinds of nodes)
-        """Return the canonical form of `node`, using the forms in `scope` for the symbols in it.
+        """Return the canonical form of `node`. `scope` maps names of symbols to the forms that replace them.
 
-        Raise `Undecided` if it has none.
+        Raise `Undecided` if `node` has no canonical form.
         """
         self.work.spend(30)
         atoms = self.atoms
@@ -107,7 +107,7 @@ class Canonical:
         return Quotient(top, self.atoms.multiply(one.bottom, two.bottom))
 
     def divide(self, one: Quotient, two: Quotient) -> Quotient:
-        """Return the quotient `one / two`. If the denominator has one term, it is multiplied in with negative exponents."""
+        """Return the quotient `one / two`. A denominator with one term goes into the numerator with negative exponents."""
         if not two.top:
             raise Undefined("a division by zero")
         if two.bottom is not ONE:

@@ -1,4 +1,4 @@
-r"""Tells conjugates (`\bar{z}`) from other bars: the mean `\bar{x}` and the complement `\overline{A}` are separate unknowns."""
+r"""Tells complex conjugates (`\bar{z}`) from other bars: a mean `\bar{x}` or complement `\overline{A}` is its own unknown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from verigym.envs.math.build import rebuild
 from verigym.envs.math.tree import Call, Constant, Node, Symbol, symbols, walk
 
 COMPLEX_NAMES = frozenset("z w omega zeta".split())
-"""Names of complex numbers, with an index too, where i or a function of complex numbers occurs."""
+"""Names that stand for complex numbers, with or without an index, if i or a function of complex numbers occurs."""
 _COMPLEX_CALLS = frozenset(["re", "im", "conj", "arg", "abs"])
 _AT_TIMES = COMPLEX_NAMES | {"alpha", "beta"}
 _IMAGINARY = Constant("i")
@@ -17,7 +17,8 @@ _IMAGINARY = Constant("i")
 def with_conjugates(a: Node, b: Node) -> tuple[Node, Node]:
     r"""Return the trees `a` and `b` with each bar over real names replaced by an unknown.
 
-    `\bar{x}` becomes a symbol and a bar over a formula an unknown function, unless i or a name of complex numbers occurs.
+    `\bar{x}` becomes a symbol, and a bar over a formula becomes an unknown function. Bars over usual names of complex numbers
+    stay, and all bars stay if i occurs.
     """
     parts = [part for node in (a, b) for part in walk(node)]
     if not any(isinstance(part, Call) and part.name == "conj" for part in parts) or _IMAGINARY in parts:
@@ -37,8 +38,8 @@ def _barred(part: Node) -> Node:
 def complex_names(a: Node, b: Node) -> frozenset[str]:
     """Return the symbols in the trees `a` and `b` that stand for complex numbers.
 
-    These are symbols that are conjugated. If the trees contain i or a function of complex numbers, symbols with a usual name
-    of complex numbers are included.
+    These are the symbols under a conjugation bar. If the trees contain i or a function of complex numbers, the symbols with a
+    usual name of complex numbers are included.
     """
     parts = [part for node in (a, b) for part in walk(node)]
     if not any(part == _IMAGINARY or (isinstance(part, Call) and part.name in _COMPLEX_CALLS) for part in parts):

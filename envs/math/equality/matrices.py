@@ -24,7 +24,7 @@ Rows = tuple[tuple[Node, ...], ...]
 
 
 def evaluate_matrix(node: Node, work: WorkBudget | None = None) -> Matrix | None:
-    """Return the matrix that the expression `node` denotes; None if it is not a matrix, undefined or too large.
+    """Return the matrix that the expression `node` denotes; None if it is not a matrix, is undefined or is too large.
 
     The cost is subtracted from the budget `work`, if given.
     """

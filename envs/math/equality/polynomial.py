@@ -1,8 +1,8 @@
 """Polynomials with rational coefficients over atoms: symbols, primes under a root, pi, e, i, and opaque subtrees.
 
-A monomial is a tuple of (number of the atom, exponent), sorted; exponents are integers or fractions, and may be negative, so
-that division by one term stays inside. A polynomial is a dict of monomials to coefficients that are not zero; never changed
-once it is made.
+A monomial is a sorted tuple of pairs (number of the atom, exponent). Exponents are integers or fractions. They may be negative,
+so that a polynomial divided by a single term is again a polynomial. A polynomial is a dict from monomials to nonzero
+coefficients, and is never changed after it is made.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Atom(NamedTuple):
     """symbol, prime, divisor (perhaps not a prime), pi, e, i, root (a polynomial under a root), power or opaque"""
     key: Any
     base: Poly | None = None
-    """For a root, its radicand; whole powers of the root are multiplied out."""
+    """The radicand, if the atom is a root. Integer powers of the root are multiplied out."""
 
 
 class Atoms:
@@ -62,7 +62,7 @@ class Atoms:
         Args:
             kind: the kind of the atom.
             key: identifies the atom among those of its kind.
-            exponent: the exponent.
+            exponent: an integer or a fraction.
             base: the radicand, if the atom is a root.
         """
         return self._normal(((self.number(kind, key, base), exponent),), 1)
@@ -122,7 +122,7 @@ class Atoms:
     def power(self, one: Poly, exponent: int) -> Poly:
         """Return `one` to the power of the positive `exponent`.
 
-        Results with too many terms are refused before they are computed.
+        Raise `TooMuch` if the result would have too many terms; this is estimated before anything is computed.
         """
         if len(one) == 1:
             (monomial, coefficient), *_ = one.items()
@@ -216,7 +216,10 @@ def content(poly: Poly) -> Rational:
 
 
 def decisive(atoms: Atoms, poly: Poly) -> bool:
-    """Return whether the nonzero polynomial `poly` certainly has a nonzero value, because its atoms are independent."""
+    """Return whether `poly`, which is not the zero polynomial, certainly has a nonzero value.
+
+    This is so if the kinds of its atoms guarantee that its monomials are linearly independent over the rationals.
+    """
     kinds = set()
     for monomial in poly:
         for atom, exponent in monomial:

@@ -1,7 +1,8 @@
-"""Step functions in probed expressions, and whether the points tried covered all their branches.
+"""Records which branches of step functions (such as floor or max) were taken at the points of a comparison.
 
-Points alone cannot tell `x` from `x + max(0, x - 5000)`. So a step that only one side has must have been seen to go more than
-one way (a floor with two values, each argument of a maximum as the winner), or nothing is concluded from agreement.
+Values at points may miss the difference between `x` and `x + max(0, x - 5000)`. So if only one side has a step function,
+agreement of the values counts only if the points took more than one of its branches: two values of a floor, or each argument
+of a maximum as the greatest.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from verigym.envs.math.tree import Call, Node, symbols, walk
 
 STEPS = frozenset("floor ceil sign mod max min gcd binom perm sum prod".split())
-"""The functions that may do nothing at all points but a few; sums and products where a bound is out of reach."""
+"""Functions that may have an effect at a few points only; sums and products, only where a bound is large enough."""
 LEVELLED = frozenset("floor ceil sign mod max min gcd".split())
-"""Those that jump: integers, halves and what lies close to them are then among the points."""
+"""Step functions that jump. If one occurs, the points include integers, halves and numbers close to them."""
 MAX_STEPS = 50
 """With more of them, what both sides have is not sought."""
 

@@ -1,4 +1,4 @@
-"""Whether an answer is left unsimplified, for the option `unsimplified=refuse`."""
+"""Decides whether an answer is less simplified than the gold, for the option `unsimplified=refuse`."""
 
 from __future__ import annotations
 

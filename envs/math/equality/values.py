@@ -1,7 +1,7 @@
-"""Whether two expressions are equal, in tiers from cheap to costly: exact values, canonical forms, probing with many digits.
+"""Decides whether two expressions are equal, from cheap to costly: exact values, canonical forms, many digits at points.
 
-"different" is certain up to the documented readings: variables are real unless i occurs, a variable that the gold uses as an
-integer is one, roots of odd degree of negative numbers are real, and a point counts only where both sides are defined.
+The verdict "different" is certain under these conventions: variables are real unless i occurs; a variable that the gold uses as
+an integer is an integer; roots of odd degree of negative numbers are real; a point counts only if both sides are defined there.
 """
 
 from __future__ import annotations
@@ -179,7 +179,8 @@ def _infinite_sign(node: Node) -> int | None:
 def proportional(gold: Node, answer: Node, seed: str = "", work: WorkBudget | None = None) -> Equality:
     """Return whether `gold` = c * `answer` for a nonzero constant c, so that `gold = 0` and `answer = 0` are the same equation.
 
-    The verdict is "unknown" if either has no variables or is zero everywhere. The arguments are those of `compare_values`.
+    The verdict is "unknown" if either expression has no variables or is zero everywhere. The arguments are those of
+    `compare_values`.
     """
     if not (_fits(gold) and _fits(answer)):
         return _LIMIT

@@ -1,4 +1,4 @@
-"""Whether an answer says what the gold says, by the gold's type; `policy` holds the matters of taste as options.
+"""Decides whether an answer says what the gold says, by the gold's type. `policy` has options for matters of taste.
 
 - `tiers`: the tiers for one answer and its golds: trees, SymPy, Math-Verify.
 - `compare`: `judge_answer` and `same`, the entries to the comparisons below; `case` is the state that they share.

@@ -39,9 +39,10 @@ class Case:
     """The state shared by all comparisons of one answer. A case serves one call in one thread.
 
     Args:
-        policy: the options.
-        question: the task's text. An expression asked for counts as a name: the left side of `x^2 = 5` if x^2 is asked for.
-        seed: seed for the numerical comparison of values.
+        policy: options for what counts as the same answer.
+        question: the task's text. An expression that the question asks for counts as a name: the left side of `x^2 = 5` is
+            one if x^2 is asked for.
+        seed: seed of the points for numerical comparison.
         symbolic: compares two values that no cheaper tier can decide; None leaves them unknown.
         work: the budget of work for the answer.
     """
@@ -103,7 +104,7 @@ class Case:
         return case
 
     def asking(self, symbolic: Symbolic) -> Case:
-        """Return a case for the same comparison that uses `symbolic` to decide values left unknown."""
+        """Return a case for the same answer that uses `symbolic` to decide the values that this case left unknown."""
         case = Case(self.policy, self.question, self.seed, symbolic, self.work)
         case._open = self._open
         return case
@@ -119,10 +120,10 @@ class Case:
         return "different"
 
     def decided(self, option: str, accept: bool, reason: str) -> Verdict:
-        """Return "same" if `accept`, else "different" with `reason`, and record that the policy's option decided.
+        """Return "same" if `accept`, else "different" with `reason`, and record that `option` decided.
 
         Args:
-            option: the name of the option.
+            option: the name of an option of the policy.
             accept: whether the policy accepts the answer.
             reason: why the answer is rejected.
         """

@@ -25,8 +25,8 @@ def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | N
 
     Args:
         case: the state of the comparison, with the question.
-        gold: the gold.
-        answer: the answer.
+        gold: the correct answer.
+        answer: the answer to judge.
         same: compares two texts.
 
     Returns:
@@ -64,7 +64,7 @@ def is_contradicted(case: Case, answer: Node, same: Same) -> bool:
 
     Args:
         case: the state of the comparison, with the question.
-        answer: the answer.
+        answer: the answer to judge.
         same: compares two texts.
     """
     label = labelled(answer, lists=True)

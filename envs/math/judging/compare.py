@@ -1,7 +1,7 @@
 """Compares an answer with a gold, by the gold's type: values, lists, sets, tuples, intervals, statements, matrices, words.
 
 The answer must make exactly the gold's claim: all elements are required, and nothing may be added, hedged or taken back.
-Options that decided are recorded, and the first mismatch is the reason.
+The reason of a verdict names the first mismatch and the options that decided.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def judge_answer(
     """Compare `answer` with `gold` and return the verdict.
 
     Args:
-        gold: the gold.
-        answer: the answer.
-        policy: the options.
+        gold: the correct answer.
+        answer: the answer to judge.
+        policy: options for what counts as the same answer.
         question: the task's text. Names in it are known, and an answer must not merely repeat it.
         seed: seed of the points for numerical comparison.
         symbolic: compares values that no cheaper tier can decide, once everything else matches.
@@ -106,8 +106,8 @@ def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> st
 
     Args:
         case: the comparison.
-        gold: the gold.
-        answer: the answer.
+        gold: the correct answer.
+        answer: the answer to judge.
         apart: whether both are components of `2(i + 3j)`, so that products in them are not written by the answer.
     """
     if names_choices(gold, answer):  # listed choices may be copied

@@ -1,4 +1,4 @@
-r"""Golds as data sets write them: plain, in `$...$` or `\boxed{...}`, after `####`, in a solution; explains unreadable ones."""
+r"""Reads golds as data sets write them (plain, in `$...$` or `\boxed{...}`, after `####`, in a solution); explains failures."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read(text: str, decimal_comma: bool = False) -> Node | ParseError:
     """Parse `text` and return its tree, or the error if it cannot be parsed.
 
     Args:
-        text: the text.
+        text: the text of a gold or an answer.
         decimal_comma: as for `parse`.
     """
     try:

@@ -1,4 +1,4 @@
-r"""Names of results: the left sides of `x = 5`, `f(2) = 5`, `|AB| = 5`, `(p,q) = (3,2)`, which claim no value.
+r"""Recognises names of results: the left sides of `x = 5`, `f(2) = 5`, `|AB| = 5`, `(p,q) = (3,2)`, which claim no value.
 
 A negative, power, root or modulus of a letter is a name only if the question asks for it: `-x = 5` does not say 5, nor does
 `x^2 = 5` if the question states that x^2 = 25.
@@ -79,7 +79,7 @@ def split_names(sides: tuple[Node, ...], question: str = "") -> tuple[Node | Non
     """Split the sides of an equation into a name at the start or end, and the sides that claim a value.
 
     Args:
-        sides: the sides.
+        sides: the sides from left to right, at least one.
         question: the task's text, which may ask for an expression that then counts as a name.
 
     Returns:

@@ -1,5 +1,6 @@
-r"""Rewrites alternative notations into the gold's: `P(2,-1)` for a point, `x = y = z = 1` for a triple, `x \mapsto x + 1` for a
-function, `a < b < c` for a sorted list. The result is compared like any other answer.
+r"""Rewrites an answer in another notation into the gold's, to be compared like any other answer.
+
+Examples: `P(2,-1)` for a point, `x = y = z = 1` for a triple, `x \mapsto x + 1` for a function, `a < b < c` for a sorted list.
 """
 
 from __future__ import annotations

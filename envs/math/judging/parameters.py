@@ -34,10 +34,9 @@ MAX_CONSTANTS = 3
 
 
 def settled(gold: Node, answer: Node, question: str) -> Iterator[tuple[Node, Node]]:
-    """Yield both trees, without implied conditions and with free names in `answer` replaced by those of `gold`.
+    """Yield pairs of both trees, without implied conditions and with free names in `answer` replaced by those of `gold`.
 
-    The first pair is the main one. If there are several arbitrary constants, further pairs assign the gold's names to them in
-    other orders.
+    If there are several arbitrary constants, the pairs after the first assign the gold's names to them in other orders.
     """
     gold, answer, integers = without_conditions(_sorted(gold), _sorted(answer), question)
     yield _renamed(gold, answer, question, integers)

@@ -1,4 +1,4 @@
-"""Matters of taste in comparing answers, each an option with a default. What decided a verdict is named in its reason."""
+"""Options for matters of taste in comparing answers. An option that decides a verdict is named in the verdict's reason."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Policy(Options):
     echo: Literal["refuse", "accept"] = "refuse"
     """Whether an answer may hand back what the question asks to work out: (x-1)(x+1) where that is to be expanded."""
     unworked: Literal["refuse", "arithmetic", "accept"] = "refuse"
-    r"""Whether work may be left to do. With refuse, a number is answered by a number: no sum, product or quotient of numerals
-    that goes out (`17 \cdot 23` for 391), once a question is given. With arithmetic those may stay, for evaluation; still
-    refused are an integral, limit, sum, product, derivative, gcd, mod, floor, determinant or maximum for a gold that has none
-    (`\int_0^1 x^2 dx` for 1/3), and an inequality that is not solved (`3x < 6` for x < 2). With accept all may stay."""
+    r"""Whether work may be left to do. With refuse, if a question is given, a number must be worked out: `17 \cdot 23` is
+    refused for 391. With arithmetic (for evaluation) such numbers are accepted; still refused are an integral, limit, sum,
+    product, derivative, gcd, mod, floor, determinant or maximum for a gold that has none (`\int_0^1 x^2 dx` for 1/3), and an
+    inequality that is not solved (`3x < 6` for x < 2). With accept all are accepted."""
     units: Literal["match", "ignore", "require"] = "match"
     """A unit may be missing but not differ (match); does not matter (ignore); has to be there if the gold has one (require)."""
     commas: Literal["thousands", "decimal"] = "thousands"
@@ -42,8 +42,8 @@ class Policy(Options):
     words: Literal["loose", "exact"] = "loose"
     """Whether case and a leading article of words matter: `a cat` is `Cat` (loose)."""
     name: Literal["optional", "required", "any"] = "optional"
-    """The name in `x = 5`: may be missing but not differ, y and f(x), f(x) and f(t) being one (optional); has to be the gold's
-    (required); does not matter (any)."""
+    """The name in `x = 5`. optional: it may be missing but not differ; y and f(x) are the same name, and so are f(x) and f(t).
+    required: it has to be the gold's. any: it does not matter."""
     chains: Literal["equal", "last"] = "equal"
     """Which sides of `x = 2 + 3 = 5` have to be right: all of them, or only the last. With last, `4 = 5` is right for 5."""
     brackets: Literal["optional", "required"] = "optional"

@@ -1,4 +1,4 @@
-"""The formulas in a question, parsed, to know the names it mentions and to recognise answers that repeat it."""
+"""Parses the formulas in a question, to know the names that it mentions and to recognise answers that repeat it."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Formulas(NamedTuple):
     """The parsed formulas of a question."""
 
     wholes: tuple[Node, ...]
-    """The shapes of its formulas, of each side of an equation and each element of a list."""
+    """The normal forms (see `shape`) of the question's formulas: of each side of an equation and each element of a list."""
     shapes: frozenset[Node]
     """The shapes of all formulas and their parts."""
     alone: frozenset[Node]
-    """The shapes of the formulas that are no side of an equation: what is asked for is among them, what is given is not."""
+    """The normal forms of formulas that are not a side of an equation. They include what is asked for, not what is given."""
     literals: frozenset[Node]
     """The numbers that stand alone, as they are written."""
     equations: frozenset[Node]

@@ -25,7 +25,7 @@ class Item(NamedTuple):
 
     @property
     def value(self) -> Node:
-        """The last side, which is the result if the item is a chain of equations."""
+        """The value claimed: the last side, if the item is a chain of equations."""
         return (self.sides or self.rounded)[-1]
 
 

@@ -1,7 +1,7 @@
-r"""The shape of a formula: its writing, up to changes that do no work.
+r"""Computes the shape of a formula, a normal form of how it is written that ignores changes which do no work.
 
-Two formulas of one shape differ in the order of sums and products, in padding (`+ 0`, `* 1`, `+ 3 - 3`, `* 7 / 7`, `^1`), in
-the names of bound variables, or in writing a square as a product.
+Formulas of the same shape differ only in the order of sums and products, in padding (`+ 0`, `* 1`, `+ 3 - 3`, `* 7 / 7`,
+`^1`), in the names of bound variables, or in writing a square as a product.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ONE, _ZERO = (Number(Fraction(value)) for value in (1, 0))
 def shape(node: Node) -> Node:  # noqa: C901  (one case a type)
     """Return the normal form of how `node` is written.
 
-    It is equal for trees that differ only in notation, not for equal values.
+    Trees that differ only in notation have the same normal form; trees that only have equal values do not.
     """
     match node:
         case Add(terms):

@@ -1,4 +1,4 @@
-"""Words as answers: names, choices, yes and no; and words that take an answer back or hide a second one."""
+"""Compares answers in words: names, choices, yes and no; finds words that take an answer back or hide a second one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def names_something(words: str) -> bool:
 def words_of(node: Node) -> str | None:
     """Return the words that `node` may be read as; None if there are none.
 
-    It may be a text, or letters in a row, such as `even` parsed as a product.
+    `node` may be a text, or letters in a row, such as `even` parsed as a product.
     """
     if isinstance(node, Text):
         return node.words
@@ -155,7 +155,7 @@ def labelled(node: Node, *, lists: bool = False) -> tuple[str, Node] | None:
     """Split a labelled answer, such as `(E) 12`, `E: 12` or `E. none of these`, into the letter and its text.
 
     Args:
-        node: the answer.
+        node: the tree of an answer.
         lists: whether the text may be a list without brackets.
 
     Returns:

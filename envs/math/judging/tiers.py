@@ -1,4 +1,4 @@
-r"""The tiers after that of equal spelling: compare one answer with each gold by trees, SymPy and, by option, Math-Verify."""
+r"""Runs the tiers that follow equal spelling: compares an answer with each gold by trees, SymPy and, by option, Math-Verify."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TierOptions(Policy):
     math_verify: bool = False
     """Whether Math-Verify, in a separate process, has the last word where no tier can tell. It has to be installed."""
     symbolic_timeout_s: float = Field(0.6, gt=0, le=600)
-    """CPU seconds for all comparisons of one answer in separate processes. What they do not settle is limit."""
+    """CPU seconds for all comparisons of one answer in separate processes. If they do not suffice, the status is limit."""
     symbolic_memory_mb: int = Field(1024, ge=256)
     """Address space for one comparison."""
 

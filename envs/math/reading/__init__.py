@@ -1,5 +1,6 @@
-"""Text to a tree. `parse` is the entry; `spelling` normalises texts for the first tier and mends damaged ones.
+"""Parses an answer's text into a tree. `parse` is the entry; `spelling` normalises texts to compare them as text.
 
-The grammar is one class, put together from mix-ins, outermost first: `lists`, `relations`, `quantities/`, `sums`, `atoms`, and
-what atoms begin with: `brackets`, `calls`, `big_operators`, `environments`. `tokens/` is the lexer.
+The grammar is one class, put together from mix-ins. From the outermost level inwards, these are `lists`, `relations`,
+`quantities/`, `sums` and `atoms`; `brackets`, `calls`, `big_operators` and `environments` read kinds of atoms. `tokens/` is the
+lexer.
 """

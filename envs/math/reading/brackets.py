@@ -144,7 +144,7 @@ class Brackets(Cursor):
         return self.atom()
 
     def before_index(self) -> Node:
-        """Read combinations or permutations with the first number lowered, `{}_5C_2` or `_5P_2`, and return the tree."""
+        """Read combinations or permutations with a number as subscript before the letter, `{}_5C_2` or `_5P_2`."""
         self.take()
         upper = literal(self.subscript_number())
         name = self.take()
@@ -173,7 +173,7 @@ class Brackets(Cursor):
         return Group("<", ">", tuple(items))
 
     def absolute(self) -> Node:
-        """Read an absolute value or a norm and return its tree. The tokens `lbar` and `rbar` only open and only close."""
+        """Read an absolute value or a norm and return its tree. A token `lbar` can only open it, and `rbar` only close it."""
         opening = self.take()[0]
         closing = {"lbar": "rbar", "|": "|", "‖": "‖"}[opening]
         saved = self.bars, self.builder, self.integrals
@@ -201,7 +201,7 @@ class Brackets(Cursor):
         return Call(which, (bare(node),))
 
     def argument(self) -> Node:
-        r"""Read one argument as TeX does, and return its tree: a group, a command or a single character. `\frac12` has two."""
+        r"""Read one argument as TeX does, and return its tree: a group, a command or a character. `\frac12` has two."""
         self.enter()
         kind, text, spaced, place = self.tokens[self.at]
         node: Node | None

@@ -1,9 +1,10 @@
-r"""Grammar of names and functions, and when a name before parentheses is a function.
+r"""Grammar of names and functions. It also decides when a name before parentheses is a function.
 
-`f(x)`: `f`, `g`, `F`, `G` always are functions. Other names are where the argument has a comma, a relation or sets in it, or,
-for the names of `_OFTEN_FUNCTIONS`, where it is a single name or number: `P(A)`, `p(3)`, but not `p(1-p)` and not `n(n+1)`.
-`\sin 2x \cos y`: a function without parentheses takes the factors up to a sign, a slash, a parenthesis or the next function.
-`\operatorname{cis} x` is written out: `\cos x + i\sin x`.
+- `f(x)`: the names `f`, `g`, `F`, `G` always are functions. Any other name is a function if its argument has a comma, a
+  relation or sets in it. A name in `_OFTEN_FUNCTIONS` is one also if its argument is a single name or number: `P(A)` and
+  `p(3)`, but not `p(1-p)`. All else, such as `n(n+1)`, is a product.
+- `\sin 2x \cos y`: a function without parentheses takes the factors up to a sign, a slash, a parenthesis or the next function.
+- `\operatorname{cis} x` is written out: `\cos x + i\sin x`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 r"""Parses an answer (LaTeX, plain text or Unicode, hostile or not) into the tree of `tree.py`.
 
-Takes linear time. Nesting, numbers and size have limits; the result is always a tree or a `ParseError`. Conventions are
-documented where they apply: numbers in `numerals.py`, words and products in `latex/vocabulary.py`, implicit multiplication in
-`sums.py`, functions in `calls.py`, characters in `characters.py`.
+Parsing takes linear time. Nesting, numbers and size have limits, so the result is always a tree or a `ParseError`. Conventions
+are documented where they apply: numbers in `numerals.py`, words and products in `latex/vocabulary.py`, implicit multiplication
+in `sums.py`, functions in `calls.py`, characters in `characters.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 r"""Grammar of sums, products and factors with their powers and signs.
 
-A product without a sign binds as tightly as one with a sign, from left to right: `1/2x` is x/2, `1/2\pi r` is (1/2) pi r. One
-exception: letters right after a letter in a denominator belong to it, so `a/bc` is a/(bc) and `dy/dx` is a derivative.
+A product without a sign binds as tightly as one with a sign, from left to right: `1/2x` is x/2, `1/2\pi r` is (1/2) pi r. There
+is one exception: if a denominator begins with a letter, the letters right after that letter belong to the denominator, so
+`a/bc` is a/(bc) and `dy/dx` is a derivative.
 """
 
 from __future__ import annotations

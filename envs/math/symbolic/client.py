@@ -23,8 +23,8 @@ def symbolic_equal(
     a unit), or if it is beyond the limits of `wire.py`. Trees are sent, and no text reaches a parser.
 
     Args:
-        a: a tree.
-        b: the tree to compare it with.
+        a: the gold's tree. It decides which variables are integers or complex.
+        b: the answer's tree.
         timeout_s: CPU seconds for the comparison.
         memory_bytes: address space for the comparison.
         spend: called with the CPU seconds used.

@@ -45,7 +45,7 @@ class Namer:
     """Gives every name a SymPy symbol, the same for both trees of a comparison.
 
     A name is real, complex or a positive integer by the rules of the numerical comparison (`complex_names`, `integer_names`).
-    These rules depend on which tree is the gold; it is passed first.
+    These rules depend on which of the two trees is the gold.
     """
 
     def __init__(self, gold: Node, answer: Node, domain: Domain) -> None:
@@ -81,7 +81,7 @@ class Builder:
         """Return the SymPy expression or matrix for the tree `node`.
 
         Raises:
-            Unreadable: SymPy has none for it.
+            Unreadable: there is no SymPy expression for `node`.
         """
         match node:
             case tree.Number(value):

@@ -1,8 +1,9 @@
 """Decides with SymPy whether two trees have the same value. Imported only in the worker process, whose children may be killed.
 
-`same` is a proof that the difference is zero; where a proof holds for positive variables only, exact probes of every sign must
-agree as well. `different` is a point at which both are defined and their difference is certainly not zero: computed with error
-bounds, at two precisions, never rounded to zero. Everything else is `unknown`.
+The verdict `same` needs a proof that the difference is zero. If a proof holds for positive variables only, exact values at
+points with every combination of signs must agree as well. The verdict `different` needs a point at which both trees are defined
+and their difference is certainly not zero: it is computed with error bounds, at two precisions, and never rounded to zero.
+Everything else is `unknown`.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ WARM_UP = (
 
 
 def load() -> Callable[[bytes], bytes]:
-    """Import Math-Verify, warm its caches, and return a function that compares two encoded trees.
+    """Import Math-Verify, warm its caches, and return a function that compares two LaTeX texts, sent and answered as JSON.
 
     Raises:
-        ImportError: it is not installed; the message says what to install.
+        ImportError: Math-Verify is not installed; the message says what to install.
     """
     try:
         from latex2sympy2_extended import NormalizationConfig

@@ -1,7 +1,7 @@
-"""Trees as JSON, between this process and the SymPy worker; strict and bounded at both ends.
+"""Encodes trees as JSON, to send them to the SymPy worker; format and size are checked at both ends.
 
-A node is a list, its type's name and its fields in order: `["Div", ["Number", "1", "1", 0, "plain"], ["Symbol", "x"]]`. Whole
-numbers of any size are hexadecimal text, which converts in linear time.
+A node is a list of its type's name and its fields, in order: `["Div", ["Number", "1", "1", 0, "plain"], ["Symbol", "x"]]`.
+Whole numbers of any size are hexadecimal text, which converts in linear time.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def loads(data: bytes) -> tuple[Node, ...]:
     """Return the trees in `data`, JSON in the format of `dumps`.
 
     Raises:
-        WireError: `data` is anything else.
+        WireError: `data` has another format or is beyond the limits.
     """
     try:
         value = json.loads(data)

@@ -1,4 +1,4 @@
-"""Worker side of comparing trees: loads and warms SymPy once, then maps each payload to a verdict."""
+"""Worker side of comparing trees: loads SymPy and warms its caches once, then maps each payload (two trees) to a verdict."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Values of trees: `exactly` (rationals), `evaluate` and `numeric` (many digits), `integers`, `remainders`."""
+"""Computes values of trees: `exactly` (exact rationals), `evaluate` and `numeric` (many digits).
+
+`integers` has exact functions of integers and fractions, `remainders` the remainders of very large integers.
+"""

@@ -42,13 +42,16 @@ class Evaluation:
     """Evaluates trees at one point, with one precision."""
 
     def __init__(self, arithmetic: Arithmetic, seed: str, steps: Steps | None = None) -> None:
-        """Compute with `arithmetic`. `seed` determines unknown functions; `steps` records branches of step functions."""
+        """Compute with `arithmetic`. `seed` determines the values of unknown functions such as f(x).
+
+        `steps`, if given, records which branches of step functions are taken.
+        """
         self.arithmetic = arithmetic
         self.seed = seed
         self.steps = steps
 
     def value(self, node: Node, scope: Scope) -> Value:  # noqa: C901  (a table of the kinds of nodes)
-        """Return the value of `node`, using the values in `scope` for symbols. Raise `Undecided` if it has none."""
+        """Return the value of `node`, using the values in `scope` for symbols. Raise `Undecided` if `node` has no value."""
         arithmetic = self.arithmetic
         arithmetic.work.spend(10)
         match node:

@@ -38,7 +38,7 @@ Scope = Mapping[str, Rational]
 
 
 def rational(node: Node, work: WorkBudget | None = None) -> Fraction | None:
-    """Return the exact value of `node`; None if it is not a rational constant, undefined or too large.
+    """Return the exact value of `node`; None if it is not a rational constant, is undefined or is too large.
 
     The cost is subtracted from the budget `work`, if given, which also caches costly values.
     """
@@ -70,7 +70,7 @@ def _tried(node: Node, work: WorkBudget) -> Fraction | None:
 def value(node: Node, scope: Scope, work: WorkBudget) -> Rational:
     """Return the exact value of `node`, using the values in `scope` for symbols.
 
-    Raise `Undecided` if it has no rational value.
+    Raise `Undecided` if `node` has no rational value.
     """
     work.spend(10)
     match node:

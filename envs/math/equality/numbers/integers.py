@@ -10,11 +10,11 @@ from verigym.envs.math.equality.budget import TooMuch, Undefined, WorkBudget
 Rational = int | Fraction
 
 MAX_BITS = 100_000
-"""No exact number is made that needs more bits than this, numerator and denominator together."""
+"""Maximum size in bits of an exact number, numerator and denominator together."""
 MAX_ROOTED_BITS = 2000
 """Larger divisors are not tried for being powers."""
 MAX_DENOMINATOR = 64
-"""Logarithms of rationals are recognised as rational up to this denominator."""
+"""Greatest denominator of a logarithm that `rational_log` recognises as rational."""
 
 
 def bits(value: Rational) -> int:
@@ -47,7 +47,7 @@ def power(base: Rational, exponent: int, work: WorkBudget) -> Rational:
 
 
 def integer_root(value: int, degree: int) -> int:
-    """Return the greatest integer whose power with exponent `degree` is at most `value`, which must not be negative."""
+    """Return the greatest integer r with r ** degree <= value. `value` must not be negative."""
     if degree == 2:
         return math.isqrt(value)
     size = value.bit_length()
@@ -103,7 +103,7 @@ def double_factorial(number: int, work: WorkBudget) -> int:
 
 
 def falling(top: Rational, count: int, work: WorkBudget) -> Rational:
-    """Return the falling factorial top (top - 1) ... (top - count + 1)."""
+    """Return the falling factorial top (top - 1) ... (top - count + 1), a product of `count` factors."""
     if count < 0:
         return 0
     if isinstance(top, int) and 0 <= top < count:
@@ -131,7 +131,7 @@ def binomial(top: Rational, count: int, work: WorkBudget) -> Rational:
 def rational_log(value: Rational, base: Rational, work: WorkBudget) -> Rational | None:
     """Return the logarithm of `value` to `base` if it is rational with a small denominator, else None.
 
-    It is guessed with floating-point numbers and then proved exactly.
+    The logarithm is guessed with floating-point numbers, and the guess is then checked exactly.
     """
     if value <= 0 or base <= 0 or base == 1:
         raise Undefined("a logarithm outside its domain")

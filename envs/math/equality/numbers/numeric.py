@@ -1,8 +1,9 @@
-"""Functions of real and complex numbers with many digits, on mpmath's stateless layer (libmp), with every argument guarded.
+"""Functions of real and complex numbers with many digits, computed by libmp, the layer of mpmath without global settings.
 
-A real number is an mpf of libmp (a tuple of four), a complex number a pair of them. libmp keeps caches of constants that
-are not safe in threads (the value and its precision are stored one after the other), so whoever computes holds `LOCK`; under
-the GIL that costs nothing, and it is released cleanly when a process forks.
+The size of each argument is checked before anything is computed. A real number is an mpf of libmp (a tuple of four), a complex
+number a pair of them. libmp's caches of constants are not thread-safe (a value and its precision are stored one after the
+other), so every caller must hold `LOCK`. Under the GIL this costs nothing. A fork waits for the lock, so that a child process
+never starts with a locked one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LOCK = threading.Lock()
 os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 SLACK = 48
-"""Bits at the end of a number that rounding may have touched; what is left of a sum below them is zero."""
+"""Number of bits at the end of a number that rounding may have changed. A sum within these bits of its terms is zero."""
 MAX_PRECISION = 66_000
 """Bits; about 20,000 digits."""
 _DOWN = "n"
@@ -31,11 +32,11 @@ _SATURATING = frozenset(("sinh", "cosh", "tanh"))
 class Arithmetic:
     """Floating-point arithmetic of one precision.
 
-    `need` is the number of bits that the numbers so far span, and `lost` the number of bits lost in sums.
+    `need` counts the bits that the numbers computed so far span, and `lost` the bits lost by cancellation in sums.
     """
 
     def __init__(self, precision: int, work: WorkBudget, *, real: bool) -> None:
-        """Compute with `precision` bits; with `real`, what leaves the real numbers is undefined."""
+        """Compute with `precision` bits. With `real`, a function or power whose value is not real raises `Undefined`."""
         self.lib: Any = importlib.import_module("mpmath.libmp")
         self.precision = precision
         self.work = work
@@ -66,7 +67,7 @@ class Arithmetic:
         raise Unsupported(name)
 
     def integer(self, value: Value) -> int | None:
-        """Return the integer that `value` equals up to rounding; None if there is none."""
+        """Return the integer that `value` equals up to rounding; None if `value` is not close to an integer."""
         if len(value) == 2:
             return None
         if value == self.lib.fzero:
@@ -84,7 +85,7 @@ class Arithmetic:
 
     # --- arithmetic -------------------------------------------------------------------------------------------------
     def total(self, terms: list[Value]) -> Value:
-        """Return the sum of `terms`. A sum so small that rounding alone can explain it is zero."""
+        """Return the sum of `terms`. A sum so small that it may be only rounding error is returned as zero."""
         lib = self.lib
         self.work.spend(15 * len(terms) + (self.precision >> 8))
         real = imaginary = lib.fzero
@@ -165,11 +166,10 @@ class Arithmetic:
         """Return `base` to the power of `exponent`.
 
         Args:
-            base: the base.
-            exponent: the exponent.
+            base: a real or complex number.
+            exponent: a real or complex number.
             odd: the numerator of an exponent that is a fraction with an odd denominator. A negative base then has the real
-                power
-                taught at school, not the principal one.
+                power taught at school, not the principal one.
         """
         lib = self.lib
         self.work.spend(self.dear * (2 if len(base) == len(exponent) == 4 else 6))
@@ -272,7 +272,7 @@ def finite(value: Value) -> Value:
     """Return `value`, an mpf, if it is finite.
 
     Raises:
-        Undefined: it is infinite or not a number.
+        Undefined: `value` is infinite or not a number.
     """
     if not value[1] and value[2]:
         raise Undefined("an infinite value")
@@ -280,7 +280,10 @@ def finite(value: Value) -> Value:
 
 
 def magnitude(value: Value) -> int:
-    """Return the binary exponent m of `value`, with |value| < 2 ** m; 0 if the value is zero."""
+    """Return the binary exponent m of `value`, with |value| < 2 ** m; 0 if the value is zero.
+
+    For a complex number, it is the exponent of its larger part.
+    """
     if len(value) == 2:
         sizes = [part[2] + part[3] for part in value if part[1]]
         return max(sizes) if sizes else 0

@@ -1,6 +1,7 @@
-"""Folds: places where absolute values and even roots hide a change of sign, and points on both sides of each.
+"""Finds folds, the places where absolute values and even roots hide a change of sign, and points on both sides of each.
 
-Points drawn by hash cannot tell `(x - 2)*(x - 3)` from its absolute value: it is negative on a short interval only.
+For example, `(x - 2)*(x - 3)` differs from its absolute value only where it is negative, on a short interval. Points drawn by
+hash may all miss that interval.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ GRID = tuple(Fraction(step, 5) + Fraction(1, 128) for step in range(-100, 101))
 """Places along a line at which signs are compared."""
 _HALVINGS = 24
 MAX_ARGUMENTS = 8
-"""If there are more folds, a difference in folds decides nothing."""
+"""Maximum number of expressions with folds. With more, and folds that differ between the trees, the verdict is unknown."""
 MAX_MARKS = 24
-"""Sign changes between which sides are compared, along one line."""
+"""Maximum number of points, one between each two neighbouring sign changes, that are compared along one line."""
 MAX_AXES = 3
 """Integers along whose axes sides are compared."""
 MAX_DIPS = 6
 MAX_COMPARED = 4
-"""A maximum of more is left to the points where steps are compared."""
+"""Maximum number of arguments of a `max` or `min` treated as a fold. Those with more are only compared as step functions."""
 
 ValueAt = Callable[[Node, Fraction], Fraction | None]
 
@@ -34,7 +35,7 @@ class Folds:
     """The folds of two trees: places where a tree loses the sign of an expression inside it, as an absolute value does.
 
     Attributes:
-        single: the expressions whose sign one tree loses and the other does not; left out if the sign is evident.
+        single: the expressions whose sign only one of the trees loses, without those whose sign is evident.
         arguments: all expressions at whose zeros the trees may have a fold.
         differ: whether the two trees have different folds.
     """
@@ -178,7 +179,7 @@ class Line:
     """
 
     def __init__(self, names: list[str], whole: frozenset[str], seed: str, index: int) -> None:
-        """Draw the line of that index: first those through the real variables, then an axis for each integer."""
+        """Draw line number `index`. The first lines run through the real variables; each later one is an integer's axis."""
         free = [name for name in names if name not in whole]
         drawn = {name: hashlib.sha256(f"{seed}/fold/{index}/{name}".encode("utf-8", "replace")).digest() for name in names}
         axes = [] if index < _real_lines(free) else sorted(whole)[index - _real_lines(free) :][:1]
@@ -209,8 +210,8 @@ def lines(names: list[str], whole: frozenset[str], seed: str) -> list[Line]:
     A single variable gives its axis; several variables give some lines for reals and some for integers.
 
     Args:
-        names: the variables.
-        whole: the variables that are integers.
+        names: the names of all variables.
+        whole: the names of the variables that are integers.
         seed: seed of the drawn lines.
     """
     count = _real_lines([name for name in names if name not in whole]) + min(len(whole), MAX_AXES)
@@ -218,14 +219,14 @@ def lines(names: list[str], whole: frozenset[str], seed: str) -> list[Line]:
 
 
 def marks(arguments: list[Node], number: ValueAt) -> tuple[list[Fraction], dict[Node, set[int]]]:
-    """Return the places on a line at which `arguments` change their signs, and the signs that each expression takes.
+    """Return the places on a line at which the expressions `arguments` change sign, and the signs that each one takes.
 
     Args:
-        arguments: the expressions.
-        number: returns the value of an expression at a place on the line.
+        arguments: expressions with variables.
+        number: returns the value of an expression at a place on the line, or None if it has no value there.
 
     Returns:
-        The places of sign changes, sorted, and expression -> signs that it was seen with (1, -1).
+        The sorted places of sign changes; and a dict from each expression to the set of signs (1 or -1) that it was seen with.
     """
     crossings: set[Fraction] = set()
     seen: dict[Node, set[int]] = {}
@@ -274,7 +275,10 @@ def _halved(node: Node, low: Fraction, high: Fraction, below: bool, number: Valu
 
 
 def between(places: list[Fraction]) -> list[Fraction]:
-    """Return one point between any two consecutive places, one before the first and one after the last."""
+    """Return points beside the sorted `places`: one before the first, one between any two neighbours, one after the last.
+
+    The result is empty if there are no places, and has at most `MAX_MARKS` points.
+    """
     if not places:
         return []
     inner = [(one * 3 + two * 4) / 7 for one, two in zip(places, places[1:], strict=False)]

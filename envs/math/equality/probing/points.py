@@ -16,7 +16,7 @@ NEEDED = 4
 DRAWN = 40
 """Number of points to try."""
 COUNTING_NAMES = frozenset("n k m j i N".split())
-"""Names that stand for integers where the gold has them and either side uses them as such."""
+"""Names that stand for integers if they occur in the gold and the gold or the answer uses them as integers."""
 
 _RANGES = ((0.25, 3), (-3, 3), (100, 3000), (0.02, 1), (-1, 1), (-60_000, -2000), (1, 12), (-12, 12))
 """Near and far to both sides, so that |x - 100| is not 100 - x; half of them positive, for roots and logarithms."""
@@ -34,7 +34,7 @@ _LARGE = tuple(sorted({base**power + near for base in (2, 3, 5, 10) for power in
 STEP_POINTS = 260
 """Points tried where steps occur."""
 MAX_FAR_BITS = 2000
-"""Constants with more bits together leave no place that is surely beyond them."""
+"""Maximum size in bits of all constants together for which `far_points` finds points that certainly exceed them."""
 
 
 def fingerprint(a: Node, b: Node, seed: str) -> str:
@@ -82,12 +82,13 @@ def real_points(names: list[str], whole: frozenset[str], seed: str) -> Iterator[
 def step_points(names: list[str], whole: frozenset[str], seed: str) -> Iterator[dict[str, Fraction]]:
     """Yield the points at which step functions are compared.
 
-    A single variable takes all small integers and all places at which real step functions jump; several variables take
-    combinations of them. These are the same for every `seed`; further points are drawn by it.
+    A single integer variable takes all small integers, and a single real variable takes all places at which step functions
+    usually jump; these points do not depend on `seed`. Several variables take combinations of such values. Further points are
+    drawn by `seed`.
 
     Args:
-        names: the variables.
-        whole: the variables that are integers.
+        names: the names of all variables.
+        whole: the names of the variables that are integers.
         seed: seed of the drawn points.
     """
     for index in range(STEP_POINTS):
@@ -147,9 +148,9 @@ def _counts(index: int, rest: int, count: int, drawn: int) -> int:
 def integer_names(gold: Node, answer: Node) -> frozenset[str]:
     r"""Return the names of the variables that stand for integers.
 
-    A variable does if the gold uses it as an integer. `\lfloor r \rfloor + 0 r!` does not equal `r`, so the use in the answer
-    alone does not count. Names in `COUNTING_NAMES` that occur in the gold are different: they are integers if the gold or the
-    answer puts them into a factorial, a step function, a bound, an exponent of -1, or beside pi.
+    A variable stands for an integer if the gold uses it as one. Use in the answer alone does not count, since otherwise
+    `\lfloor r \rfloor + 0 r!` would equal `r`. Names in `COUNTING_NAMES` that occur in the gold are an exception: they stand
+    for integers if the gold or the answer uses them in a factorial, a step function, a bound, an exponent of -1, or beside pi.
     """
     certain, possible = _uses(gold)
     counting = free_symbols(gold) & COUNTING_NAMES

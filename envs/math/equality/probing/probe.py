@@ -1,8 +1,8 @@
-"""Equality by value: both sides are computed with many digits, at points drawn by hash if there are variables.
+"""Compares two expressions by value: computes both with many digits, at points drawn by hash if there are variables.
 
-A difference counts only if it stays the same at a higher precision, equality only if the difference then vanishes. The
-precision covers the span of the numbers that occur (1 + 1/2004! against 1 + 1/2006!). All else is unknown, and so is what
-would need more than `numeric.MAX_PRECISION` bits or `PROBE_WORK` units of work.
+A difference counts only if it stays the same at a higher precision. Equality counts only if the difference vanishes there. The
+precision is high enough for the span of the numbers that occur, for example to tell 1 + 1/2004! from 1 + 1/2006!. Everything
+else is "unknown", including comparisons that would need more than `numeric.MAX_PRECISION` bits or `PROBE_WORK` units of work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROBE_WORK = 300_000
 """Units of work for one comparison, about 40 ms."""
 MAX_SYMBOLS = 26
 MAX_HEAVY = 6
-"""After so many points that were too much to compute, a kind of points is given up."""
+"""Number of points of one kind that may be too costly to compute. After more, no further points of that kind are tried."""
 _STEP_WORK = 10_000
 """Units for one of the many points at which step functions are compared."""
 _SIGN_BITS = 96
@@ -50,8 +50,8 @@ class Probe:
         a: the gold, or an expression derived from it. Its use of a variable decides whether the variable is an integer.
         b: the answer.
         seed: the seed of the points; see `points.fingerprint`.
-        work: the budget.
-        sides: the gold and the answer, if `a` and `b` are each made of both.
+        work: the budget that the cost is subtracted from.
+        sides: the original gold and answer, if `a` and `b` are each derived from both of them; else None.
     """
 
     def __init__(self, a: Node, b: Node, seed: str, work: WorkBudget, sides: tuple[Node, Node] | None = None) -> None:

@@ -1,7 +1,8 @@
-"""Rational functions along a line, and a point in each of the cells into which their zeros and poles divide it, exactly.
+"""Divides a line into cells (intervals) at the zeros and poles of rational functions, and finds a point in each cell.
 
-Between two neighbouring zeros of all that stands under roots and moduli an expression is analytic: one point a cell tells
-two of them apart wherever they differ. Sturm's theorem finds the cells, however narrow they are.
+The functions are those under roots and absolute values. Within a cell none of them changes its sign, so the expressions that
+contain them are analytic there, and one point in each cell shows a difference between two such expressions. Sturm's theorem
+finds the cells exactly, however narrow they are.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ MAX_BITS = 4_000
 """Coefficients with more of them are not computed with."""
 
 Poly = tuple[int, ...]
-"""Whole coefficients without a common divisor, the constant one first; the last is positive."""
+"""The integer coefficients of a polynomial, without a common divisor. The constant term is first; the last is positive."""
 Line = Mapping[str, tuple[Fraction, Fraction]]
-"""For each variable what it is along the line: a constant and a slope."""
+"""Maps each variable to (constant, slope): its value at place t of the line is constant + slope * t."""
 Constants = Callable[[Node], Fraction | None]
 _Parts = tuple[list[Fraction], list[Fraction]]
 
@@ -31,16 +32,16 @@ def along(node: Node, line: Line, constant: Constants, work: WorkBudget) -> Poly
     """Return the polynomial whose zeros are the zeros and poles of `node` along `line`.
 
     Args:
-        node: the function.
-        line: the line.
-        constant: returns the value of a subtree without variables.
-        work: the budget.
+        node: the tree of the function.
+        line: constant and slope of each variable.
+        constant: returns the value of a subtree without variables, or None if it has no rational value.
+        work: the budget that the cost is subtracted from.
 
     Returns:
-        The polynomial; None if the function is not rational, or the degree or coefficients are large.
+        The polynomial; None if the function is not rational, or its degree or coefficients are too large.
 
     Raises:
-        TooMuch: the work is spent.
+        TooMuch: the budget is spent.
     """
     try:
         parts = _quotient(node, line, constant, work)
@@ -131,8 +132,8 @@ def product(polys: Sequence[Poly], work: WorkBudget) -> Poly:
     """Return the product of the different polynomials in `polys`.
 
     Raises:
-        Unsupported: its degree or its coefficients are large.
-        TooMuch: the work is spent.
+        Unsupported: the degree or the coefficients of the product are too large.
+        TooMuch: the budget `work` is spent.
     """
     result: Poly = (1,)
     for poly in dict.fromkeys(polys):
@@ -141,13 +142,13 @@ def product(polys: Sequence[Poly], work: WorkBudget) -> Poly:
 
 
 def cells(poly: Poly, work: WorkBudget, *, whole: bool = False) -> list[Fraction]:
-    """Return one point from each interval between the real zeros of `poly`.
+    """Return one point from each of the intervals into which the real zeros of `poly` divide the line.
 
     With `whole`, return the positive integers beside each zero instead.
 
     Raises:
-        Unsupported: the coefficients become large.
-        TooMuch: the work is spent.
+        Unsupported: the coefficients become too large.
+        TooMuch: the budget `work` is spent.
     """
     if len(poly) < 2:
         return []

@@ -1,3 +1,7 @@
-"""Answers that equal the gold and still earn nothing: `echo` and `copied` (the question, handed back), `unworked` and `worked`
-(arithmetic left undone), `factored` (too few factors); `reduced` knows the usual final forms.
+"""Guards: refuse answers that equal the gold but do not do the work that the question asks for.
+
+- `echo`, `copied`: answers that repeat the question.
+- `unworked`, `worked`: answers with arithmetic left to do.
+- `factored`: answers with too few factors.
+- `reduced`: recognises the usual final forms, for the other guards.
 """

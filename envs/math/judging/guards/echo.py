@@ -1,10 +1,13 @@
 r"""Refuses answers that repeat the question: `(x+1)(x+2)` where it is to be expanded, `\sqrt{12}` where it is to be simplified.
 
-A part of the question counts as handed back when the answer holds it, reordered or padded (`shapes.py`), and it has the
-answer's value, so that the rest does nothing; when a product was to be expanded, a sum factored or a fraction cancelled, and it
-is not; when the question works with matrices, and so does the answer. Where the question is itself a computation of the gold,
-as `(3+4)^2` is of 49, another one is no answer, be it a power (`7^2`): a rational number is then a literal, and any other is
-worked out as far as people do (`reduced.py`). That a number is no sum or product is `worked.py`'s rule, which asks no question.
+An answer repeats the question in these cases:
+- It contains a part of the question, perhaps reordered or padded (`shapes.py`), and that part alone has the answer's value.
+- A product was to be expanded, a sum to be factored or a fraction to be cancelled, and the answer does not do so.
+- The question works with matrices, and the answer still does.
+
+If the question itself is a computation of the gold, as `(3+4)^2` is of 49, another computation such as `7^2` is refused too.
+The answer then has to be a literal if it is rational, and otherwise worked out as far as people usually do (`reduced.py`).
+Unworked sums and products are refused by `worked.py`, whatever the question says.
 """
 
 from __future__ import annotations

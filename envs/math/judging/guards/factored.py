@@ -1,7 +1,7 @@
-r"""Refuses fewer factors than the gold's: `(x^2-4)(x^2+4)` for `(x-2)(x+2)(x^2+4)`, nor 360 for `2^3 \cdot 3^2 \cdot 5`.
+r"""Refuses answers with fewer factors than the gold: `(x^2-4)(x^2+4)` for `(x-2)(x+2)(x^2+4)`, 360 for `2^3 \cdot 3^2 \cdot 5`.
 
-Asked only where the question says to factor, or asks for prime factors, and the gold is a product. Factors count as they are
-written, with their multiplicity; numbers count in a product of primes alone, where each must be one.
+The rule applies only if the question says to factor or asks for prime factors, and the gold is a product. Factors are counted
+as written, with their multiplicity. Numbers count as factors only in a product of primes, where each number must be prime.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _FACTOR = re.compile(
 )
 """As a verb: a factor of three, a scale factor and the greatest common factor ask for no product."""
 MAX_PRIME = 10**6
-"""Larger numbers are taken for primes: nobody's exercise asks whether they are."""
+"""Larger numbers are assumed to be prime, since exercises do not ask to factor them."""
 
 
 def is_less_factored(question: str, gold: Node, answer: Node) -> bool:
     """Return whether `answer`, which equals `gold`, has fewer factors than the gold, or is no product of primes.
 
-    It is False if `question` does not ask for factors.
+    The result is False if `question` does not ask for factors.
 
     Args:
         question: the task's text.
-        gold: the gold.
-        answer: the answer.
+        gold: the correct answer.
+        answer: the answer to judge.
     """
     by_primes, by_variables = _PRIMES.search(question), _FACTOR.search(question)
     if not (by_primes or by_variables):
@@ -43,7 +43,7 @@ def is_less_factored(question: str, gold: Node, answer: Node) -> bool:
 
 
 def primes(node: Node) -> int:
-    """Return the number of primes if `node` is a product of primes; 0 for any other tree."""
+    """Return the number of prime factors, with multiplicity, if `node` is a product of primes; 0 for any other tree."""
     match node:
         case Neg(of) | Group("(", ")", (of,)):
             return primes(of)

@@ -1,7 +1,8 @@
-r"""Whether an expression is in a usual final form: `2\sqrt{3}`, `\frac{3\pi}{4}`, not `\sqrt{24/2}`, nor `2x + 3x`.
+r"""Decides whether an expression is in a usual final form: `2\sqrt{3}` or `\frac{3\pi}{4}`, but not `\sqrt{24/2}` or `2x + 3x`.
 
-No rules of taste: a root in a denominator and an improper fraction may stay. What may not is arithmetic that a pupil would
-still do: with two rational numbers, two roots of one degree, the square factor of a radicand, like terms, powers of one base.
+There are no rules of taste: a root in a denominator and an improper fraction are allowed. Not allowed is arithmetic that a
+pupil would still do: combine two rational numbers, two roots of one degree, like terms or powers of one base, or take a square
+factor out of a root.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Refuses answers that leave the work to the grader: `\int_0^1 x^2 dx` for 1/3, `2^{100} \bmod 7` for 2, `3x < 6` for x < 2.
 
-They equal the gold, but can be written down from the question alone. If the gold itself has such a form, no other is required.
-A chain is worked out if one of its sides is: `17 \bmod 5 = 2`.
+Such answers equal the gold, but can be written down from the question alone. If the gold itself has such a form, the answer may
+have one too. A chain of equations is worked out if one of its sides is: `17 \bmod 5 = 2`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-r"""Requires a worked-out number where the gold is one: `17 \cdot 23` and `\sqrt{144} + 5` are then no answers.
+r"""Requires a worked-out number if the gold is one: `17 \cdot 23` and `\sqrt{144} + 5` are then refused.
 
-The rule concerns the form of the answer alone. A rational number is written as a numeral: a literal (`-3`, `1\frac12`,
-`0.\overline3`, `4.5\cdot10^6`), a fraction of integers whose value is no integer (`6/36`, not `36/6`), a power, factorial or
-binomial of literals (`2^{10}`, `10!`), a fraction of these in lowest terms, with a sign, percent sign or unit. Any other
-number is a closed form, `3 + 2\sqrt5`, `2\ln 3 - 1`, with no arithmetic left in it: at most one rational term in a sum and
-factor in a product, no like terms, no factor twice, no product or power of sums, no quotient that goes out, and numerals for
-all its rational parts. If the gold itself is not worked out, `9 \cdot 8`, no other form is required. Without a question a bare
-pair is compared, and this rule is not asked.
+The rule concerns the form of the answer alone. A rational number must be a numeral, perhaps with a sign, percent sign or unit:
+- a literal (`-3`, `1\frac12`, `0.\overline3`, `4.5\cdot10^6`);
+- a fraction of integers whose value is not an integer (`6/36`, not `36/6`);
+- a power, factorial or binomial of literals (`2^{10}`, `10!`), or a fraction of these in lowest terms.
+
+Any other number must be a closed form with no arithmetic left in it, such as `3 + 2\sqrt5` or `2\ln 3 - 1`. It has at most one
+rational term in a sum and one rational factor in a product, numerals for all its rational parts, no like terms, no repeated
+factor, no product or power of sums, and no quotient whose integer denominator divides the numerator.
+
+If the gold itself is not worked out, as `9 \cdot 8`, the answer may have any form. Without a question the rule is not applied.
 """
 
 from __future__ import annotations
@@ -58,11 +61,11 @@ def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget,
     """Return whether `answer`, which equals `gold`, has a number that is not worked out although the gold's numbers are.
 
     Args:
-        gold: the gold.
-        answer: the answer.
+        gold: the correct answer.
+        answer: the answer to judge.
         question: the task's text. A formula asked for there counts as a name.
         work: the budget for exact values.
-        rounded: whether the two are equal only as decimals, so that a rational gold may stand for another number.
+        rounded: whether gold and answer are equal only up to rounding, so that a rational gold may stand for another number.
     """
     if gold == answer or isinstance(answer, Number) or not question.strip():
         return False  # without a question a bare pair, to be compared
@@ -81,7 +84,7 @@ def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget,
 def leaves_matrices(gold: Node, answer: Node, question: str) -> bool:
     """Return whether `answer`, which equals `gold`, has matrix arithmetic left to do.
 
-    This is so if it has more matrices than the gold, or raises one to a power.
+    This is so if the answer has more matrices than the gold, or raises a matrix to a power.
     """
     golds, sides = (node.sides if isinstance(node, Relation) else (node,) for node in (gold, answer))
     most = max(map(_matrices, golds))

@@ -1,4 +1,4 @@
-"""One quantity in the unit of another, for the links of a chain: `2 h + 30 min = 150 min` is true, and an answer of 150 min."""
+"""Converts quantities to another unit, to check chains: `2 h + 30 min = 150 min` is true, and gives the answer 150 min."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""When a decimal stands for a number that it is not: the options `decimals` and `tolerance`, in exact arithmetic.
+"""Decides when a decimal is accepted for a number that it only approximates: the options `decimals` and `tolerance`.
 
-A decimal has as many digits as were written; against another decimal, trailing zeros do not count. It stands for another number
-only if all of its digits are right, the last one rounded; so no digit can be changed, and no short decimal stands for anything
-but itself.
+The arithmetic is exact. A decimal has as many digits as were written; against another decimal, trailing zeros do not count. By
+the option `decimals`, it is accepted for another number only if all of its digits are right, with the last one rounded. So
+changing any digit makes it wrong, and a short decimal is accepted only for its exact value.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MAX_DIGITS = 200
 
 
 def stands_for(case: Case, gold: Node, answer: Node) -> Verdict:
-    """Return "same" if one of the different numbers `gold` and `answer` is a decimal that the policy accepts for the other.
+    """Return "same" if the policy accepts one of the different numbers `gold` and `answer` as an approximation of the other.
 
-    Otherwise, "different" is returned.
+    Otherwise, return "different".
     """
     rule = case.policy.decimals
     if rule != "exact" and any(rounds_to(one, two, rule, case.work) for one, two in ((answer, gold), (gold, answer))):

@@ -1,4 +1,4 @@
-"""Takes unit and percent sign off a value; works out sums, products and quotients of quantities: `12 cm + 3 cm` is 15 cm."""
+"""Splits a value from its unit and percent sign; works out sums, products, quotients of quantities: `12 cm + 3 cm` is 15 cm."""
 
 from __future__ import annotations
 

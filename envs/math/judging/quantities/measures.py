@@ -1,4 +1,4 @@
-"""Are two units one, and is a word one at all? Nothing is converted: 100 cm is not given where 1 m is asked."""
+"""Compares units, and decides whether a unit may be left out. Nothing is converted: 100 cm is no answer where 1 m is asked."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def _counted_things(question: str) -> tuple[tuple[str, ...], ...]:
 def is_asked(unit: str, question: str) -> bool:
     """Return whether `question` asks how many `unit` there are, so that the unit adds nothing to the number.
 
-    The unit must be a plural in the question. Scale words count only at the start of what is asked (`how many dozen`). Words
-    that would take back an answer (`wrong answers`) must be all of what is asked.
+    The unit must be a plural in the question. Scale words count only directly after `how many` (`how many dozen`). Words that
+    could take back an answer (`wrong answers`) count only if the question asks for exactly these words.
     """
     given = tuple(map(singular, unit.strip(" .").split()))
     if not given or "^" in unit or "how many" not in question.lower():

@@ -1,4 +1,4 @@
-r"""Trees that denote sets of reals: intervals and their unions, inequalities, `|x| < 3`, `x \ne 2`, `{x | x > 0}`.
+r"""Reads trees that denote sets of reals: intervals and their unions, inequalities, `|x| < 3`, `x \ne 2`, `{x | x > 0}`.
 
 A set is read with the name of its variable, if it has one; the variable may be any name: `0 < f(x) < 1` is (0, 1) for f(x).
 """

@@ -1,4 +1,4 @@
-"""Are two sets of reals the same: intervals, unions, inequalities, and points in them?"""
+"""Compares sets of reals: intervals, unions, inequalities and single points."""
 
 from __future__ import annotations
 

@@ -1,10 +1,15 @@
-r"""Conditions after a formula, one rule: `f(x) = cx,\ c \in \mathbb{R}`, `x + 2, x \ne 2`, `f(x) = x \text{ for all } x`.
+r"""Compares conditions after a formula: `f(x) = cx,\ c \in \mathbb{R}`, `x + 2, x \ne 2`, `f(x) = x \text{ for all } x`.
 
-A condition is a membership, a bound or an exclusion of one name that stands in the formula, or words that say what it ranges
-over; it follows a value or an equation, after a comma, in parentheses or after `for`, `where`, `with`. One that says no more
-than that the formula holds wherever it makes sense may be missing on either side: a name is real, or an integer; a count begins
-at 0 or 1; a bound or an excluded point is where a formula of the question or the answer ends (`x \ne 2` under `x - 2`); the
-question states it. Any other is part of the claim, and so is one of the gold's that narrows.
+A condition is a membership, a bound or an exclusion of one name that occurs in the formula, or words that say what the name
+ranges over. It follows a value or an equation, after a comma, in parentheses or after `for`, `where`, `with`.
+
+A condition may be missing on either side if it only says that the formula holds wherever it makes sense:
+- it says that a name is real, or an integer;
+- it says that a count begins at 0 or 1;
+- its bound or excluded point is where a formula of the question or the answer is not defined (`x \ne 2` under `x - 2`);
+- the question states it.
+
+Any other condition is part of the claim, and so is a condition in the gold that narrows the claim.
 """
 
 from __future__ import annotations
@@ -61,8 +66,8 @@ def without_conditions(gold: Node, answer: Node, question: str) -> tuple[Node, N
     """Return both trees without conditions that can be taken for granted, and the names that are stated to be integers.
 
     Args:
-        gold: the gold.
-        answer: the answer.
+        gold: the correct answer.
+        answer: the answer to judge.
         question: the task's text.
     """
     (one, wanted), (two, given) = split(gold), split(answer)

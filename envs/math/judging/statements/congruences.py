@@ -88,8 +88,8 @@ def same_congruences(case: Case, gold: Node, answer: Node, same: Same) -> Verdic
 
     Args:
         case: the state of the comparison.
-        gold: the gold.
-        answer: the answer.
+        gold: the correct answer.
+        answer: the answer to judge.
         same: compares two trees.
     """
     left, right = congruence(gold), congruence(answer)

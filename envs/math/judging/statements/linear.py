@@ -11,7 +11,7 @@ from verigym.envs.math.tree import Add, Div, Mul, Neg, Node, walk
 
 
 def linear(node: Node, atom: Node, work: WorkBudget | None = None) -> tuple[Fraction, Node] | None:
-    """Return (a, b) with node = a * atom + b, where a is rational and b does not contain `atom`; None if there are none.
+    """Return (a, b) with node = a * atom + b, where a is rational and b does not contain `atom`; None if there is no such pair.
 
     The cost is subtracted from the budget `work`, if given.
     """

@@ -1,4 +1,4 @@
-"""Equations and inequalities as statements: `2x + 4y = 3` is `y = 3/4 - x/2`, `x + y < 3` is `3 > x + y`."""
+"""Compares equations and inequalities as statements: `2x + 4y = 3` is `y = 3/4 - x/2`, `x + y < 3` is `3 > x + y`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains: `x = 2 + 3 = 5` claims one value several times, and every link of it has to be true."""
+"""Compares chains of equations: `x = 2 + 3 = 5` claims one value several times, and every link of the chain has to be true."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MIN_ROUNDED = 3
 
 
 def same_chain(case: Case, gold: Node, answer: Item, same: Same) -> Verdict:
-    """Compare every side of the chain `answer` with `gold`, using `same`.
+    """Compare every side of the chain `answer` with `gold`, using `same`; with the policy `chains=last`, only the last side.
 
-    A rounded side must be the rounded value before it.
+    A side after an approximate equals sign must be the value before that sign, rounded.
     """
     sides = answer.sides
     if case.policy.chains == "last" and len(sides) > 1:

@@ -1,4 +1,4 @@
-"""Lists, sets and tuples of values, and the one value that is a list of length one."""
+"""Compares lists, sets and tuples of values. A single value is a list of length one."""
 
 from __future__ import annotations
 
@@ -307,8 +307,8 @@ def usual_order(names: tuple[Node | None, ...], question: str) -> tuple[Node, ..
 def as_tuple(reading: Reading, wanted: tuple[Node, ...], question: str) -> Node:
     """Return the values of `reading` as a tuple.
 
-    The values are in the order of the names `wanted` if these are their names, else in the usual order of their own names, else
-    as written.
+    If the values have different names, they are put in the order `wanted`, or in the usual order of their names if `wanted` has
+    other names. Otherwise, they stay as written.
     """
     names = tuple(item.name for item in reading.items)
     items = reading.items

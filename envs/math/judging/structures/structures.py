@@ -1,4 +1,4 @@
-"""Values with parts: tuples, intervals with symbolic ends, sets in expressions, matrices and vectors; and what has none."""
+"""Compares values with parts: tuples, intervals with symbolic ends, sets in expressions, matrices and vectors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-r"""Vectors as sums of unit vectors: `2i - 3j + k` and `\hat{\imath}` are read by what they are compared with.
+r"""Recognises vectors written as sums of unit vectors: `2i - 3j + k`, also with hats as in `\hat{\imath}`.
 
-In plain letters such a sum may be about numbers named i, j and k, or a complex number: it is a vector where what it is compared
-with, or the question, leaves no other meaning.
+In plain letters, such a sum may also contain numbers named i, j and k, or be a complex number. It is read as a vector only if
+the question, or the value that it is compared with, leaves no other meaning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def in_components(case: Case, gold: Node, answer: Node) -> tuple[Node, Node]:
     """Return both trees in the same form if one is a vector of two or three components and the other a sum of unit vectors.
 
     Two sums become tuples if they write the unit vectors differently. An answer that only repeats what the question states
-    is not converted, because the conversion would then be ours.
+    is not converted, because the grader would then do the work that the question asks for.
     """
     size = _size(gold) or _size(answer)
     if _size(gold) and _size(answer):

@@ -15,9 +15,9 @@ class Degrees(Cursor):
     """The part of the parser that reads the degree sign."""
 
     def degrees(self, node: Node) -> Node:
-        r"""Read the degree sign after `node` and what belongs to it, and return the tree.
+        r"""Read the degree sign after `node` and the tokens that belong to the sign, and return the tree.
 
-        This may be minutes and seconds, a temperature scale, or the second function of the composition `f \circ g`.
+        These may be minutes and seconds, a temperature scale, or the second function of the composition `f \circ g`.
         """
         composed = self.kind == "circ" and type(node) is Symbol and self.ahead() == "sym"
         self.take()

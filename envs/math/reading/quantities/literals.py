@@ -1,4 +1,4 @@
-"""Grammar of numbers: mixed, repeating, in a base, times of day."""
+"""Grammar of numbers: mixed and repeating numbers, numbers in a base, times of day."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
-"""Text to tokens in one linear pass: `characters` normalises Unicode, `tokens` is the lexer, `commands` and `runs` read control
-sequences and letters. `cursor` walks through the tokens; the whole grammar extends it.
+"""Turns text into tokens in one linear pass.
+
+`characters` normalises Unicode, `tokens` is the lexer, `commands` reads control sequences, and `runs` reads runs of letters.
+The class in `cursor` walks through the tokens; all parts of the grammar extend it.
 """

@@ -157,10 +157,10 @@ class Commands:
         return match.end()
 
     def letter(self, letter: str, spaced: bool, start: int) -> None:
-        """Add the token of `letter`, a letter in a formula.
+        """Add the token of one letter in a formula.
 
         Args:
-            letter: the letter.
+            letter: a single character.
             spaced: whether a blank stands before it.
             start: its position in the text.
         """

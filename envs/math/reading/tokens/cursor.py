@@ -126,7 +126,7 @@ class Cursor:
         raise NotImplementedError
 
     def group(self, free: bool = False) -> Node | None:
-        """Read TeX's braces and return their content; None if they are empty. With `free`, they may be a set in plain text."""
+        """Read TeX's braces and return their content; None if empty. With `free`, the braces may be a set in plain text."""
         raise NotImplementedError
 
     def argument(self) -> Node:

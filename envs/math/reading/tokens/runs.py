@@ -1,4 +1,4 @@
-"""Runs of letters to tokens, by the rules of `latex/vocabulary.py` and the neighbouring characters."""
+"""Turns runs of letters into tokens, by the rules of `latex/vocabulary.py` and the neighbouring characters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def classify(text: str, start: int, end: int, mode: str, before: str, alone: fro
     """Return the tokens for a run of letters in `text`, and the end of the run.
 
     Args:
-        text: the text.
+        text: the whole answer.
         start: start of the run.
         end: end of the run.
-        mode: `math` in a formula.
+        mode: `math` if the run is in a formula; any other value if it is in words.
         before: kind of the token before the run.
         alone: capital letters that stand on their own in the text.
     """

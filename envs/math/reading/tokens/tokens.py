@@ -1,8 +1,8 @@
 r"""The lexer: text to tokens, in one linear pass.
 
-A token is (kind, text, spaced, position): its kind for the grammar, its text, whether blanks precede it. Single characters are
-their own kind. In `\text{...}`, and outside `$...$` in a text that has such formulas, runs of letters are words; elsewhere
-`latex/vocabulary.py` decides. Braces of `\text` leave no tokens.
+A token is (kind, text, spaced, position): its kind for the grammar, its text, whether blanks precede it, and where it starts.
+The kind of a single character is the character itself. Runs of letters are words in `\text{...}`, and outside `$...$` in a text
+with such formulas; elsewhere `latex/vocabulary.py` decides. The braces of `\text` do not become tokens.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def delimit(text: str) -> tuple[str, bool]:
     """Return `text` with single backslashes and plain delimiters, and whether it has delimited formulas.
 
     - Marks of emphasis, code and quotation around the whole text are removed: `**73**`.
-    - Backslashes that are all doubled were escaped twice; so were single commands in a text without rows.
+    - Backslashes that are all doubled were escaped twice, and so were single commands in a text without rows: one is removed.
     - Dollar signs that all stand before digits mean money: `$5`, `$5 and $10`.
     - An unpaired dollar sign is left from cutting the text and delimits nothing.
     """
