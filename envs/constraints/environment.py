@@ -22,7 +22,7 @@ class ConstraintsReference(Reference):
     instruction_id_list: tuple[str, ...] = Field(min_length=1)
     """Ids of the instructions; one may stand several times."""
     kwargs: tuple[Mapping[str, JsonValue], ...]
-    """The arguments of each instruction, in the order of the ids. Null values, which data sets put in unused columns, are dropped."""
+    """The arguments of each instruction, in the order of the ids. Null values (unused columns of a data set) are dropped."""
     gold: str | None = None
     """A response that follows all of them, where one is known."""
 

@@ -1,6 +1,7 @@
 """Checks of IFBench's family `repeat`, where the right response is a part of the prompt.
 
-Definitions: Pyatkin et al. (arXiv 2507.02833)."""
+Definitions: Pyatkin et al. (arXiv 2507.02833).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Checks of IFBench's family `words`, on properties of words.
 
-Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers."""
+Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Checks of IFEval's instructions on the content of a response: keywords, letters, language, case, required parts, repetition.
 
-Definitions: Zhou et al., "Instruction-Following Evaluation for Large Language Models" (arXiv 2311.07911), and IFEval's checkers.
+Definitions: Zhou et al., "Instruction-Following Evaluation for Large Language Models" (arXiv 2311.07911) and its checkers.
 """
 
 from __future__ import annotations

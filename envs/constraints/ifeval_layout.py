@@ -1,6 +1,6 @@
 """Checks of IFEval's instructions on the layout of a response: lists, sections, lengths, beginning and end.
 
-Definitions: Zhou et al., "Instruction-Following Evaluation for Large Language Models" (arXiv 2311.07911), and IFEval's checkers.
+Definitions: Zhou et al., "Instruction-Following Evaluation for Large Language Models" (arXiv 2311.07911) and its checkers.
 Every regular expression takes linear time: its quantifiers are possessive, or stand where they cannot backtrack.
 """
 

@@ -14,7 +14,7 @@ def holds(actual: int, relation: Relation, threshold: int) -> bool:
 
 
 def count(phrase: str, text: str) -> int:
-    """Return how often `phrase` occurs in `text`, ignoring case and also inside words. Overlapping occurrences count once."""
+    """Return how often `phrase` occurs in `text`, ignoring case and also inside words. Occurrences do not overlap."""
     return text.lower().count(phrase.strip().lower())
 
 

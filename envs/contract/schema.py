@@ -178,8 +178,9 @@ class Completion(_Frozen):
     text: str
     token_ids: tuple[int, ...] | None = None
     finish_reason: FinishReason | None = None
-    """What ended the completion: the model (stop), its token limit (length), or the caller (abort). Episodes can also end by the
-    limit of turns (turns), a full context (context), or a turn that crashed its session (limit; `outcome` says why)."""
+    """What ended the completion: the model (stop), its token limit (length), or a failure or stop on our side (abort). Episodes
+    also end by the limit of turns (turns), a full context (context), or a turn that crashed its session (limit, with the reason
+    in `outcome`)."""
     turns: tuple[Turn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
     """All turns of an episode after the prompt; empty if the completion is a single answer."""
     outcome: Mapping[str, JsonValue] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)

@@ -48,8 +48,8 @@ class Reply(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     messages: tuple[Message, ...] = ()
-    """What the model reads next: messages of the roles `tool` and `user`. Lone surrogates become U+FFFD, since tokenizers refuse
-    them; otherwise a model could end an episode with an error by making a tool repeat one."""
+    """What the model reads next: messages of the roles `tool` and `user`. Lone surrogates become U+FFFD, since no tokenizer
+    accepts them; otherwise a model could end its episode with an error by making a tool repeat one."""
     done: bool = False
     """Whether the episode is over. If not, there is at least one message."""
     reward: float | None = Field(default=None, allow_inf_nan=False)
@@ -113,6 +113,6 @@ class Interactive(Protocol):
 def opens_sessions(environment: object) -> bool:
     """Return whether `environment` has episodes.
 
-    A wrapper has a method `open` in any case, so its attribute `opens_sessions` says whether a wrapped environment has episodes.
+    A wrapper always has a method `open`, so its attribute `opens_sessions` says whether a wrapped environment has episodes.
     """
     return isinstance(environment, Interactive) and bool(getattr(environment, "opens_sessions", True))

@@ -1,4 +1,4 @@
-"""Options of the `dialogue` environment, and what its tasks say of the user."""
+"""Options of the `dialogue` environment, and the fields with which its tasks describe the user."""
 
 from __future__ import annotations
 
