@@ -32,7 +32,8 @@ class CodeOptions(SandboxedOptions):
     """Options for finding a program in a completion and for running it. The tests are in the reference."""
 
     extract: Method = "fenced"
-    """Where the program stands: the last fenced block; that, or a text without a fence (fenced_or_all); all text."""
+    """Where the program stands: in the last fenced block (fenced); there, or in the whole text if there is no fence
+    (fenced_or_all); in the whole text (all)."""
     continue_prefix: bool = False
     """Whether a completion continues the reference's `prefix`, as a base model's does. The program is then `prefix` and
     completion together."""

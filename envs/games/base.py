@@ -26,7 +26,7 @@ class GameOptions(Options):
     """Options that all games share."""
 
     turn_rewards: bool = False
-    """Whether each turn of an episode carries what it brought the player nearer to the end (`Turn.reward`), 1 in all."""
+    """Whether each turn has a reward for its progress (`Turn.reward`). The rewards of a won game add up to 1."""
 
 
 class Game(ABC):
@@ -85,7 +85,7 @@ G = TypeVar("G", bound=Game)
 
 
 class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
-    """Base class of games. A subclass writes `make`, `begin`, `verdict`, `expert` and `most_turns`."""
+    """Base class of environments that are games. A subclass writes `make`, `begin`, `verdict`, `expert` and `most_turns`."""
 
     @abstractmethod
     def begin(self, reference: R) -> G:

@@ -53,11 +53,12 @@ class GuessingOptions(GameOptions):
     """Options of `number_guessing`."""
 
     numbers: int = Field(default=100, ge=2, le=10**6)
-    """How many numbers a task leaves open."""
+    """How many numbers the hidden number can be, by the question."""
     guesses: int = Field(default=8, ge=1, le=MOST_GUESSES)
     """How many guesses a task allows."""
     reward: Literal["found", "falling"] = "found"
-    """`found`: 1 for the number, with whichever guess. `falling`: 1 for the first guess, down to 1/guesses for the last."""
+    """Reward for finding the number. `found`: 1 with any guess. `falling`: 1 with the first guess, down to 1/guesses with
+    the last."""
 
 
 class Guessing(Game):

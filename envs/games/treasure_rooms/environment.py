@@ -30,9 +30,9 @@ class RoomsOptions(Levelled, GameOptions):
     """Options of `treasure_rooms`."""
 
     slack: float = Field(default=1.5, ge=1, le=5)
-    """The moves that a task allows, as a multiple of those of an explorer who tries every way without luck."""
+    """Number of moves that a task allows, as a multiple of the moves that a systematic explorer needs without luck."""
     key_credit: float = Field(default=0.0, ge=0, lt=1)
-    """Reward of a player who has found all keys and not the treasure; for some of the keys it is their share of that."""
+    """Reward for finding all keys but not the treasure. For some of the keys, the reward is proportional."""
 
 
 class Exploring(Game):
@@ -139,7 +139,7 @@ class TreasureRoomsEnvironment(GameEnvironment[HouseReference, RoomsOptions, Exp
         return Exploring(reference)
 
     def verdict(self, game: Exploring, completion: Completion) -> Score:
-        """Return the score: 1 if the treasure was taken within the allowed moves, else `key_credit` * fraction of keys found."""
+        """Return the score: 1 if the treasure was taken within the allowed moves, else `key_credit` * share of keys found."""
         components = {"won": float(game.won), "moves": float(game.moves), "keys": game.keys}
         used = f"{game.moves} of {_moves(game.house.moves)}"
         if game.won:
