@@ -1,4 +1,4 @@
-"""Formats values and text for the `reason` of a score: short, printable, equal in every process, fast at any size."""
+"""Formats values and text for the `reason` of a score: short, printable, equal in every process, and fast at any size."""
 
 from __future__ import annotations
 

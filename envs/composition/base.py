@@ -81,7 +81,7 @@ def judge_in_group(
         parts: the part names, in the order in which the composition uses them.
         judge: judges the completion at an index; raises GroupVerdictNeeded if a part's verdict is missing.
         judge_part: has a part judge the group, and stores its verdicts. Completions that do not need the part, such as those
-            in a Gate whose condition failed, are passed as empty completions, which lose every comparison.
+            in a Gate with a failed condition, are passed as empty completions, which lose every comparison.
     """
     scores: dict[int, Score] = {}
     while len(scores) < len(group):
@@ -98,7 +98,7 @@ def judge_in_group(
 
 
 class CompositionOptions(Options):
-    """The operator and the parts. Both are hashed into the grader id, so a change in any part changes the composition's id."""
+    """The operator and the parts. Both are hashed into the grader id, so a change in any part changes the grader id."""
 
     kind: str
     """The operator."""

@@ -59,7 +59,7 @@ class GeneratedTasks(BaseEnvironment[R, Opts]):
         """Return task number `index` of `split` for `seed`.
 
         Raises:
-            UsageError: `split` is neither train nor test, or no question falls into it because there are too few of them.
+            UsageError: `split` is neither train nor test, or the environment has so few questions that none is in this split.
         """
         if split not in SPLITS:
             raise UsageError(f"{self.name!r} has the splits train and test, not {split!r}")

@@ -53,7 +53,7 @@ class GuessingOptions(GameOptions):
     """Options of `number_guessing`."""
 
     numbers: int = Field(default=100, ge=2, le=10**6)
-    """How many numbers the hidden number can be, by the question."""
+    """Number of values that the question allows for the hidden number."""
     guesses: int = Field(default=8, ge=1, le=MOST_GUESSES)
     """How many guesses a task allows."""
     reward: Literal["found", "falling"] = "found"
@@ -210,8 +210,8 @@ def blind_bound(numbers: int, guesses: int) -> float:
 def best_bound(numbers: int, guesses: int) -> float:
     """Return the highest probability with which any policy finds one of `numbers` in `guesses` tries; binary search reaches it.
 
-    A policy is a binary tree whose nodes are guesses. A number is found only at its own node, and a tree of depth k has
-    2^k - 1 nodes.
+    The bound is min(1, (2^k - 1)/n) for n = `numbers` and k = `guesses`. A policy is a binary tree with guesses as nodes, a
+    tree of depth k has 2^k - 1 nodes, and a number is found only at its own node.
     """
     return min(1.0, ((1 << guesses) - 1) / numbers)
 

@@ -90,7 +90,7 @@ class ChildProcess:
 
     @property
     def ended(self) -> bool:
-        """Return whether the process has ended since its last answer, so that it cannot answer another request."""
+        """Return whether the process was started but has ended, so that it cannot answer another request."""
         return self._process is not None and not self._process.is_alive()
 
     def start(self) -> None:
