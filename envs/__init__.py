@@ -1,4 +1,4 @@
-"""Verdicts: what is asked and how an answer is judged. No torch and no sympy at import."""
+"""Environments, which make tasks and judge answers. Importing this package imports neither torch nor sympy."""
 
 from verigym.envs.composition.operators import AllOf, AnyOf, Gate, WeightedSum
 from verigym.envs.conformance import check_env

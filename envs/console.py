@@ -1,6 +1,6 @@
-"""Consoles for people: whether escape codes may be written, and tables that lose no number on a narrow one.
+"""Console output for people: whether escape codes may be written, and tables that are never cut on a narrow console.
 
-rich is imported by the functions: an environment that is only imported must not pay for it.
+The functions import the package rich when called, so that importing an environment does not load rich.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FOLDED_CHARS = 12
-"""Longest word that a folding column keeps whole on a narrow console."""
+"""Longest word, in characters, that a table column with the overflow `fold` keeps whole on a narrow console."""
 
 
 def is_plain() -> bool:

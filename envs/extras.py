@@ -1,4 +1,4 @@
-"""Optional packages: the extra that installs each, and the error where one is missing."""
+"""Optional packages: the pip extra of verigym that installs each of them, and the error if one is missing."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "skyrl": ("skyrl_gym",),
     "art": ("art",),
 }
-"""The packages that verigym imports where they are asked for, by their import names, under the extra to install for them.
+"""For each extra, such as `math-verify`, the import names of the optional packages that verigym imports from it when needed.
 
-`pyproject.toml` says what an extra holds in all; several have packages in common."""
+`pyproject.toml` lists all packages of an extra. A package may belong to several extras."""
 
 # Of several extras that hold a package the first is named.
 _EXTRA_OF = {package: extra for extra, packages in reversed(list(EXTRAS.items())) for package in packages}
@@ -65,7 +65,7 @@ def need(module: str, what: str) -> ModuleType:
         what: the feature that needs it, for the error message.
 
     Raises:
-        UsageError: the module is not installed, or cannot be imported; the message names the extra.
+        UsageError: the module is not installed or cannot be imported; the message says which extra to install.
     """
     try:
         return importlib.import_module(module)
@@ -76,7 +76,7 @@ def need(module: str, what: str) -> ModuleType:
 
 
 def installed(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of Python and of those of `packages` that are installed, keyed by their pip names."""
+    """Return the versions of Python and of all installed packages among `packages`, keyed by their pip names."""
     found = {"python": platform.python_version()}
     for package in packages:
         try:
@@ -87,10 +87,9 @@ def installed(packages: Iterable[str]) -> dict[str, str]:
 
 
 def missing(error: ImportError) -> UsageError | None:
-    """Return a UsageError if `error` was raised because an optional package is missing, or None for other causes.
+    """Return a UsageError that says what to install, if `error`, a failed import, means a missing optional package.
 
-    Args:
-        error: the exception of a failed import.
+    Return None if `error` has another cause.
     """
     package = (error.name or "").partition(".")[0]
     if package not in _EXTRA_OF:

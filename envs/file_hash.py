@@ -1,4 +1,4 @@
-"""Hash of a file's content, the one that checkpoints, records, pins and grader ids use."""
+"""Hash of a file's content. Checkpoints, run records, pinned data sets and grader ids all use it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ def file_sha256(path: str | Path, *, unpacked: bool = False) -> str:
 
     Args:
         path: path of the file.
-        unpacked: hash the content of a gzip file instead of the file itself, so that compressing it again does not change the
-            hash.
+        unpacked: hash the decompressed content of a gzip file, so that compressing the file again does not change the hash.
 
     Raises:
         OSError: the file cannot be read.
-        EOFError, zlib.error: with `unpacked`: the gzip file is damaged.
+        EOFError, zlib.error: the gzip file is damaged; only with `unpacked`.
     """
     opened: Any = gzip.open(path) if unpacked else Path(path).open("rb")
     with opened as stream:

@@ -1,4 +1,4 @@
-"""Checks briefly whether the Hugging Face hub answers, since its libraries try for a minute before they give up."""
+"""Checks within seconds whether the Hugging Face hub answers; the hub's own libraries try for a minute before they give up."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TIMEOUT_S = 5.0
 
 @contextmanager
 def hub_or_cache(what: str) -> Iterator[str]:
-    """Return a context manager for reading from the hub, which makes the hub's libraries use only caches if it does not answer.
+    """Return a context manager for reading from the hub. If the hub does not answer, the hub's libraries use only their caches.
 
-    The value of the `with` statement says why only caches are read, as in `the hub does not answer (timed out)`. It is an empty
-    string if the hub answers.
+    The value of the `with` statement is an empty string if the hub answers. Otherwise it says why only caches are read, for
+    example `the hub does not answer (timed out)`.
 
     Args:
-        what: the thing to read, for the error message.
+        what: the feature that needs the hub, for the error message.
 
     Raises:
         UsageError: the hub's libraries are not installed.
@@ -53,7 +53,7 @@ def hub_or_cache(what: str) -> Iterator[str]:
 def no_answer(endpoint: str, timeout_s: float = TIMEOUT_S) -> str:
     """Return why the server at `endpoint` does not answer, or an empty string if it does.
 
-    Any HTTP error counts as an answer.
+    Any HTTP status and any TLS error count as an answer.
     """
     try:
         urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=timeout_s).close()

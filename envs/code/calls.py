@@ -1,4 +1,4 @@
-"""Call tests: all calls share one session with the program, restarted after it dies if later results still count."""
+"""Runs call tests. All calls share one session with the program; after the program dies, a new session makes further calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ Wanted = Callable[[int], bool]
 
 
 def run_calls(bench: Bench, tests: Sequence[Numbered], wanted: Wanted, record: Record) -> None:
-    """Make the call of each of `tests` that `wanted` accepts, and store each outcome by calling `record` with the test's index.
+    """Call the program for each of `tests`, and store each outcome.
+
+    Args:
+        bench: the sandbox, the built program and the reference.
+        tests: call tests, each with its index.
+        wanted: function that says whether the outcome of the test with a given index can still matter.
+        record: function that stores the outcome of the test with a given index.
 
     Raises:
         SandboxFailure: the sandbox failed.

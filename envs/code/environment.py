@@ -32,11 +32,13 @@ class CodeOptions(SandboxedOptions):
     """Options for finding a program in a completion and for running it. The tests are in the reference."""
 
     extract: Method = "fenced"
-    """Where the program stands: the last fenced block; that, or a text without a fence (fenced_or_all); all text."""
+    """Where the program stands: in the last fenced block (fenced); there, or in the whole text if there is no fence
+    (fenced_or_all); in the whole text (all)."""
     continue_prefix: bool = False
-    """Whether completions go on where the reference's `prefix` stops, as a base model's do: the program is both together."""
+    """Whether a completion continues the reference's `prefix`, as a base model's does. The program is then `prefix` and
+    completion together."""
     parallel: int | None = Field(None, ge=1)
-    """How many tests of one program run at a time; by default one a usable core."""
+    """How many tests of one program run at a time; by default one per usable core."""
     max_program_kb: int = Field(1024, ge=1, le=16 * 1024)
     """A longer program is not run: the status is limit."""
 
@@ -117,11 +119,11 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         Args:
             source: the program.
             reference: the tests and their limits.
-            until: monotonic time from which no test except the first is started.
+            until: `time.monotonic()` value after which no test except the first is started.
 
         Returns:
-            A list with the outcome of each test, None for a test that no longer matters or was not started. If the program
-            could not be built, a single outcome.
+            A list with the outcome of each test, which is None if the test no longer matters or was not started. If the
+            program could not be built, a single outcome that says why.
 
         Raises:
             EnvironmentFailure: the sandbox cannot work on this machine, or failed while it built the program.

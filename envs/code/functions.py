@@ -17,7 +17,7 @@ from verigym.envs.contract.schema import Prompt
 # thousands of functions and finds no two that agree on these and differ elsewhere.
 CALLS = (-50, -29, -13, -9, -7, -5, -4, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 9, 23, 36)
 LEAST_VALUES = 3
-"""A function with fewer values on these is not asked for: a constant would nearly do."""
+"""Fewest different values of a function on `CALLS`. With fewer, a constant would pass most calls, so no task asks for it."""
 
 
 class Operation(NamedTuple):
@@ -28,7 +28,7 @@ class Operation(NamedTuple):
     code: str
     """With `{x}` for what the steps before it gave."""
     needs: int
-    """How tightly `{x}` must hold together to stand without parentheses: 0 a sum, 1 a product, 2 a name or a call."""
+    """Lowest precedence at which `{x}` needs no parentheses: 0 for a sum, 1 for a product, 2 for a name or a call."""
     gives: int
     """How tightly the result does."""
     value: Callable[[int, int], int]
@@ -47,14 +47,14 @@ OPERATIONS = (
 
 
 class FunctionsOptions(CodeOptions):
-    """Options of `functions`: those of `code`, and the length of the functions."""
+    """Options of the `functions` environment: the options of `code`, and the length of the functions."""
 
     steps: int = Field(default=2, ge=1, le=6)
     """Most steps of a function, one after the other."""
 
 
 class FunctionsEnvironment(GeneratedTasks[CodeReference, CodeOptions], CodeEnvironment):
-    """Tasks to write a Python function that changes a whole number in one to `steps` arithmetic steps.
+    """Tasks to write a Python function that applies 1 to `steps` arithmetic steps to a whole number.
 
     For example: `Write f(x) in Python: add 4, multiply by 3.`
     """
@@ -64,7 +64,7 @@ class FunctionsEnvironment(GeneratedTasks[CodeReference, CodeOptions], CodeEnvir
     options_type = FunctionsOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Return a random task. Its steps and numbers are drawn again while the function is nearly constant."""
+        """Return a random task. If the drawn function is nearly constant, its steps and numbers are drawn again."""
         steps = rng.randint(1, cast(FunctionsOptions, self.options).steps)
         while True:
             chosen = [(rng.choice(OPERATIONS), rng.randint(2, 9)) for _ in range(steps)]

@@ -1,4 +1,4 @@
-"""Types of values that a reference may hold: plain data that survives JSON unchanged, and text that has a byte form."""
+"""Types of values that a reference may hold: plain data that survives JSON unchanged, and text that can be encoded as bytes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _HINT = "compare such values in an assert test"
 
 
 def storable_text(value: Any) -> Any:
-    """Return `value` unchanged. If it is a string, first check that it can be encoded as bytes, as input for a program must be.
+    """Return `value` unchanged. If it is a string, check that it can be encoded as bytes, as a program's input must be.
 
     Raises:
-        ValueError: `value` holds a lone surrogate that stands for no byte.
+        ValueError: `value` holds a lone surrogate that cannot be encoded.
     """
     if isinstance(value, str):
         try:

@@ -1,6 +1,7 @@
-"""Nearness of numbers of any size: |got - expected| <= tolerance * max(1, |expected|), in decimals or exact integers.
+"""Decides whether two numbers of any size are near: |got - expected| <= tolerance * max(1, |expected|).
 
-Never in floats, where a long integer overflows and a small difference of large numbers drowns.
+It computes with decimals or exact integers. With floats, a long integer would overflow, and a small difference between large
+numbers would be lost in rounding.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _FOLDERS = re.compile(r"(?:/[\w.+-]+)+/(?=[\w.+-])")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of one test: the program passed, the program failed, or the test could not be judged because our side failed."""
+    """Result of one test: the program passed or failed, or the test could not be judged because sandbox or test is broken."""
 
     passed: bool
     status: RunStatus = RunStatus.OK
@@ -50,12 +50,12 @@ def stopped(status: RunStatus, limits: CodeLimits, detail: str) -> Outcome:
 
 
 def failure_of(error: SandboxFailure) -> EnvironmentFailure:
-    """Return `error` as an EnvironmentFailure, retryable unless a person has to change something first."""
+    """Return `error` as an EnvironmentFailure. It is retryable if `error` is; otherwise a person has to change something."""
     return EnvironmentFailure("backend" if error.retryable else "unavailable", error.message, retryable=error.retryable)
 
 
 def ours(error: SandboxFailure) -> Outcome:
-    """Return the outcome of a test whose sandbox failed with `error`, so that nothing is known about the program."""
+    """Return the outcome of a test in which the sandbox failed with `error`. It says nothing about the program."""
     return Outcome(False, RunStatus.INFRA, error.message, failure_of(error))
 
 

@@ -1,7 +1,7 @@
-"""Compares printed text with the expected text, on bytes and lazily, so that megabytes of output cost no memory.
+"""Compares printed text with the expected text, as bytes and piece by piece, so that megabytes of output cost no memory.
 
-White space is ASCII's. With a tolerance, words that are numbers on both sides are compared as decimals, at any length and with
-any exponent; without one, nothing is ever converted.
+Only ASCII white space counts as white space. With a tolerance, two words that are both numbers are compared as decimals of any
+length and exponent. Without a tolerance, nothing is converted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Difference:
 
 
 def difference(expected: bytes, got: bytes, whitespace: Whitespace = "lines", tolerance: float = 0.0) -> Difference | None:
-    """Return the first difference between `expected` and `got`, or None if the comparison options make them equal."""
+    """Return the first difference between `expected` and `got`, or None if `whitespace` and `tolerance` make them equal."""
     if expected == got:
         return None
     if whitespace == "exact":

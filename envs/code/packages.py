@@ -1,4 +1,4 @@
-"""Packages that judged programs may import. A program that imports any other fails, so verdicts depend on them."""
+"""Third-party packages that judged programs may import. A program that imports any other package fails its tests."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def importable(environment: Environment) -> dict[str, str] | None:
     """Return the versions of the packages that judged programs may import. The packages' own dependencies are not listed.
 
     Returns:
-        A mapping from package to version, or None if the environment judges no programs or runs them in an image, which has
-        packages of its own.
+        A mapping from package to version. None if the environment judges no programs, or runs all of them in a Docker image,
+        which has its own packages.
     """
     choices = [one.backend_options.get("packages", True) for one in _sandboxed(environment) if one.backend != "docker"]
     if not choices:
@@ -37,7 +37,7 @@ def importable(environment: Environment) -> dict[str, str] | None:
 
 
 def lacks_numpy(environment: Environment) -> bool:
-    """Return whether judged programs may import the common packages although numpy, the most used of them, is not installed."""
+    """Return whether programs may import the usual packages but numpy, the most used of these packages, is not installed."""
     usual = [
         one for one in _sandboxed(environment) if one.backend != "docker" and one.backend_options.get("packages", True) is True
     ]

@@ -69,14 +69,14 @@ class AssertTest(_Part):
 
 
 class UnittestTest(_Part):
-    """Test that runs the `unittest.TestCase` classes of its code, which can import the program as `solution`."""
+    """Test that runs the `unittest.TestCase` classes in `code`, which can import the program as `solution`."""
 
     type: Literal["unittest"]
     code: Text = Field(min_length=1)
 
 
 class PytestTest(_Part):
-    """Test that runs a pytest file, which can import the program under the name in `module`."""
+    """Test that runs `code` as a pytest file, which can import the program under the name in `module`."""
 
     type: Literal["pytest"]
     code: Text = Field(min_length=1)
@@ -100,7 +100,7 @@ class FileTest(_Part):
 
 
 class CheckerTest(_Part):
-    """Test that runs the program with an input and lets `check(stdin, stdout) -> bool` decide whether its output is right."""
+    """Test that runs the program with an input; `check(stdin, stdout) -> bool` in `code` decides if the output is right."""
 
     type: Literal["checker"]
     code: Text = Field(min_length=1)
@@ -151,11 +151,11 @@ class Policy(_Part):
     """Rules for turning test results into a verdict and for comparing output."""
 
     partial: bool = False
-    """Whether the reward is the fraction of tests that passed; else all must pass. All tests are run then."""
+    """Whether all tests run and the reward is the fraction that passed. Otherwise all tests must pass."""
     stop_at_first_failure: bool = True
-    """Whether no test is started after one failed. Without effect where `partial` asks for all."""
+    """Whether no test is started after a test has failed. It has no effect with `partial`, which runs all tests."""
     float_tolerance: float = Field(0.0, ge=0, lt=1)
-    """Numbers are equal when they differ by no more than this times the larger of 1 and the expected one; 0 is exact."""
+    """Numbers are equal if they differ by at most this value times max(1, |expected number|); 0 is exact."""
     whitespace: Whitespace = "lines"
     """Printed text is compared by tokens, by lines (trailing space and final newlines ignored), or exactly."""
     tuple_as_list: bool = True
@@ -170,18 +170,18 @@ class CodeReference(Reference):
     language: Language = "python"
     """The language of the program."""
     tests: Annotated[tuple[Test, ...], BeforeValidator(_from_json)] = Field(min_length=1)
-    """What the program must pass, in the order in which failures are reported: a list, or its JSON text."""
+    """The tests that the program must pass: a list, or its JSON text. The first failure in this order is reported."""
     setup: Text = ""
-    """Trusted code for the test side: helpers and imports that assertions use. The program never sees it."""
+    """Trusted code that runs beside the tests: helpers and imports that assertions use. The program cannot see it."""
     limits: CodeLimits = CodeLimits()
     """What each run may use."""
     policy: Policy = Policy()
     """How results become a verdict."""
     prelude: Prelude | None = None
-    """Which names a program in Python finds without importing them: none, or those that judges provide (leetcode). Where
-    nothing is said, a `class Solution` that `call` tests judge finds them, as on LeetCode, and no other program does."""
+    """Which names a Python program can use without importing them: none, or those that online judges provide (leetcode). By
+    default only a program with a `class Solution` that `call` tests judge has the names of leetcode."""
     prefix: Text = ""
-    """Code that the program continues, where the environment's option `continue_prefix` asks for it (HumanEval's prompt)."""
+    """Code that the completion continues, such as HumanEval's prompt; used with the environment's option `continue_prefix`."""
     solution: Text | None = None
     """A whole program known to be right. It becomes the gold."""
 

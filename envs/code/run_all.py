@@ -1,7 +1,7 @@
 """Runs a program's tests, in order or in parallel.
 
-Whatever runs at the same time, the verdict is that of running them one after the other: tests after the first failure count for
-nothing, and those before it are always run.
+The verdict does not depend on how many tests run at the same time: tests before the first failure always run, and tests after
+it do not count.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ class Results:
 
 
 def run_tests(bench: Bench, parallel: int, until: float = math.inf) -> list[Outcome | None]:
-    """Return the outcome of every test that matters. Up to `parallel` units run at a time; all call tests form one unit.
+    """Run the tests and return their outcomes, with None for a test that was not run.
+
+    Each test is a unit of work, except that all call tests together form one unit.
 
     Args:
         bench: the sandbox, the built program and the reference.
         parallel: number of units that run at a time.
-        until: monotonic time from which no test except the first is started.
+        until: `time.monotonic()` value after which no test except the first is started.
     """
     reference = bench.reference
     stop = reference.policy.stop_at_first_failure and not reference.policy.partial

@@ -1,6 +1,7 @@
-"""Runs one test: a run whose output is compared, or a test process that reports the result.
+"""Runs one test: runs the program and compares its output, or starts a test process that reports the result.
 
-The program gets inputs alone. What is expected stays in this process, or goes to a test process of its own.
+The program gets only the inputs. The expected results stay in this process, or go to a test process that is separate from the
+program.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CodeTest = AssertTest | UnittestTest | PytestTest
 
 @dataclass(frozen=True)
 class Bench:
-    """The sandbox, the built program and the reference, which together run the tests."""
+    """What a test needs to run: the sandbox, the built program, the reference and its limits."""
 
     box: Sandbox
     program: Program
@@ -46,7 +47,12 @@ class Bench:
 
 
 def run_one(bench: Bench, number: int, test: Test) -> Outcome:
-    """Return the outcome of `test`, which is number `number` (from 1).
+    """Run `test` and return its outcome.
+
+    Args:
+        bench: the sandbox, the built program and the reference.
+        number: number of the test, counted from 1, for messages.
+        test: the test; call tests are run by `calls.run_calls` instead.
 
     Raises:
         SandboxFailure: the sandbox failed.

@@ -1,4 +1,4 @@
-"""Options that name a sandbox, validated when given; the sandbox is opened when it is first needed."""
+"""Options that name a sandbox. They are validated at once, but the sandbox is opened only when it is first needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _known(backend: str) -> str:
 Backend = Annotated[str, AfterValidator(_known)]
 """Name of a sandbox back end: one of `verigym.sandbox.BACKENDS`."""
 BackendOptions = Annotated[Mapping[str, JsonValue], AfterValidator(_typed)]
-"""Settings of the back end that the field `backend` before it names."""
+"""Settings of the back end that the field `backend` names. In a model, `backend` must be declared before this field."""
 
 
 class SandboxedOptions(Options):

@@ -1,4 +1,4 @@
-"""Values and text for reasons: short, printable, the same in every process, safe at any size."""
+"""Formats values and text for the `reason` of a score: short, printable, equal in every process, and fast at any size."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def quoted(text: str | bytes, limit: int = TEXT_CHARS) -> str:
 
 
 def line(text: str, limit: int = 200) -> str:
-    """Return `text` as one printable line, cut to `limit` characters, without memory addresses (they differ between runs)."""
+    """Return `text` as one printable line of at most `limit` characters. Memory addresses, which differ by run, are masked."""
     joined = " ".join(text[: 4 * limit].split())
     return _cut(_ADDRESS.sub("0x...", "".join(char if char.isprintable() else "?" for char in joined)), limit)
 
 
 def last_line(text: bytes, limit: int = 200) -> str:
-    """Return the last informative line of `text`, a program's standard error, cut to `limit` characters."""
+    """Return the last non-empty line of `text`, a program's standard error, cut to `limit` characters."""
     tail = text[-4 * limit :].decode("utf-8", "replace").rstrip()
     return line(tail.rpartition("\n")[2], limit)
 

@@ -1,7 +1,7 @@
 """Compares returned values as decoded plain data, so that no method of a submission's class can run.
 
-Types are looked at first, exactly; only values of built-in types are ever compared. Numbers are equal as Python has it
-(`1 == 1.0 == True`), text never equals a number, nan equals nan, and an iterator is no list.
+The exact types are checked first, and only values of built-in types are compared. Numbers are equal as in Python
+(`1 == 1.0 == True`), text never equals a number, nan equals nan, and an iterator never equals a list.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Score from the outcomes of tests: the first failure decides, or the fraction that passed."""
+"""Computes the score from the outcomes of the tests: by the first failure, or as the fraction of tests that passed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def decide(reference: CodeReference, outcomes: Sequence[Outcome | None]) -> Scor
     """Return the score that follows from the `outcomes` of the tests.
 
     Raises:
-        EnvironmentFailure: our side failed in a test that decides the verdict.
+        EnvironmentFailure: a test that decides the verdict could not be judged, because the sandbox or the test is broken.
     """
     count = len(outcomes)
     failures = [(index, outcome) for index, outcome in enumerate(outcomes) if outcome is not None and not outcome.passed]
@@ -47,7 +47,7 @@ def not_built(outcome: Outcome) -> Score:
 
 
 def stamped(score: Score, reference: CodeReference, program: str) -> Score:
-    """Return `score` with `program` as its answer. If the program ran in the same process as its tests, the score says so."""
+    """Return `score` with `program` as its answer. If program and tests shared a process, its reason and components say so."""
     update: dict[str, object] = {"answer": program if len(program) <= ANSWER_CHARS else program[:ANSWER_CHARS] + "\n..."}
     if reference.policy.trust == "shared":
         update["reason"] = f"trust=shared: {score.reason}"

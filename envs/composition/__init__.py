@@ -3,5 +3,5 @@
 - `operators`: `WeightedSum`, `Gate`, `AllOf`, `AnyOf`.
 - `base`: `Composition`, their base class: parts, prompts, references, group verdicts.
 - `part_scores`: how a composed score shows the scores of its parts.
-- `terms`: a composed reward as a weighted sum, for advantages that treat each part separately.
+- `terms`: a composed reward as a weighted sum, for advantages that are computed for each part separately.
 """

@@ -1,7 +1,8 @@
 """`Composition`, the base class of the operators: parts, their prompts and references, and group verdicts.
 
-Each part judges a prompt of its own, with its own references. References of a composition are keyed by part, and by
-`part/inner` if the part is itself a composition. An ERROR in a part makes the whole ERROR, unless the part is optional.
+Each part judges its own prompt, with its own references. The references of a composition are keyed by part name, or by
+`part/inner` if the part is itself a composition. An ERROR of a part makes the composed score an ERROR, except for optional
+parts.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ T = TypeVar("T")
 
 
 def whole_references(part: str, environment: Environment, references: Mapping[str, Reference]) -> dict[str, Reference]:
-    """Return `references`, which `environment` keys by its own names, keyed as in the composition in which it is `part`."""
+    """Return the references of `environment`, keyed as in the composition in which `environment` is the part named `part`."""
     if tuple(references) == (environment.name,):
         return {part: references[environment.name]}
     return {f"{part}/{inner}": reference for inner, reference in references.items()}
 
 
 def part_references(part: str, environment: Environment, references: Mapping[str, T]) -> dict[str, T]:
-    """Return the references of `part` from the composition's `references`, keyed by the names that `environment` uses itself.
+    """Select the references of `part` from a composition's `references`, and key them as `environment`, the part, does.
 
     This is the inverse of `whole_references`.
     """
@@ -56,7 +57,7 @@ def part_references(part: str, environment: Environment, references: Mapping[str
 
 
 class GroupVerdictNeeded(Exception):
-    """Raised if judging a completion needs the verdict of a part that judges groups and has not judged this group yet."""
+    """Raised while judging a completion: a part that judges whole groups must judge this group first."""
 
     def __init__(self, part: str) -> None:
         super().__init__(part)
@@ -80,7 +81,7 @@ def judge_in_group(
         parts: the part names, in the order in which the composition uses them.
         judge: judges the completion at an index; raises GroupVerdictNeeded if a part's verdict is missing.
         judge_part: has a part judge the group, and stores its verdicts. Completions that do not need the part, such as those
-            in a Gate whose condition failed, are passed as empty completions, which lose every comparison.
+            in a Gate with a failed condition, are passed as empty completions, which lose every comparison.
     """
     scores: dict[int, Score] = {}
     while len(scores) < len(group):
@@ -97,7 +98,7 @@ def judge_in_group(
 
 
 class CompositionOptions(Options):
-    """The operator and the parts. Both are hashed into the grader id, so a change in any part changes the composition's id."""
+    """The operator and the parts. Both are hashed into the grader id, so a change in any part changes the grader id."""
 
     kind: str
     """The operator."""
@@ -108,7 +109,7 @@ class CompositionOptions(Options):
     primary: str
     """The part that decides the status and provides the answer."""
     optional: tuple[str, ...] = ()
-    """Parts whose ERROR is left out instead of making the whole ERROR."""
+    """Names of parts that are left out if they give an ERROR, instead of making the composed score an ERROR."""
 
 
 class Composition(ABC):
@@ -157,9 +158,9 @@ class Composition(ABC):
 
     @property
     def hardened(self) -> bool:
-        """Return whether all parts are hardened, that is, declare that only a completion's text can make them raise.
+        """Return whether all parts declare that only a completion's text can make them raise.
 
-        A part that is not hardened reports its own exceptions.
+        A part that does not declare this reports its exceptions itself.
         """
         return all(map(is_hardened, self.parts.values()))
 
@@ -170,12 +171,12 @@ class Composition(ABC):
 
     @property
     def scores_steps(self) -> bool:
-        """Return whether a part scores steps. The composition passes on the steps of all parts."""
+        """Return whether any part scores reasoning steps. The composition's scores hold the steps of all parts."""
         return any(map(scores_steps, self.parts.values()))
 
     @property
     def opens_sessions(self) -> bool:
-        """Return whether a part has episodes. All parts judge the same episode."""
+        """Return whether any part has episodes of several turns. All parts judge the same episode."""
         return any(map(opens_sessions, self.parts.values()))
 
     def open(self, prompt: Prompt, seed: str) -> Session:
@@ -198,7 +199,7 @@ class Composition(ABC):
 
     @property
     def summands(self) -> Mapping[str, float] | None:
-        """Return the weight of each part whose reward is a summand of the composed reward, or None for another operator."""
+        """Return the weight of each part in the composed reward, or None if that reward is no weighted sum."""
         return None
 
     @property
@@ -225,7 +226,8 @@ class Composition(ABC):
     ) -> Prompt:
         """Return a task, as in `env.prompt(text, math={"answer": "4"}, language={...})`.
 
-        A part that is not named gets no fields.
+        Each keyword is the name of a part, and its value holds the fields of the part's reference. A part without a keyword
+        gets no fields.
 
         Raises:
             UsageError: a keyword is not the name of a part, its value is not a mapping, or a part refuses its fields.
@@ -252,7 +254,7 @@ class Composition(ABC):
         return Prompt(messages=messages, environment=self.name, references=references, metadata=origin)
 
     def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
-        """Return the prompt whose JSON form is `data`, with the references parsed by their parts."""
+        """Return the prompt whose JSON form is `data`. Each part parses its own references."""
         references: dict[str, Reference] = {}
         for part, environment in self.parts.items():
             own = part_references(part, environment, data["references"])
@@ -272,7 +274,7 @@ class Composition(ABC):
     def gold(self, prompt: Prompt) -> str | None:
         """Return a completion that scores the maximum: one of the parts' golds or a combination of them.
 
-        None if there is none.
+        Return None if no such completion is found.
         """
         golds = [self.parts[part].gold(self.part_prompt(prompt, part)) for part in self._primary_first()]
         for candidate in gold_candidates([gold for gold in golds if gold is not None]):
@@ -331,7 +333,7 @@ class Composition(ABC):
                 prepare()
 
     def examples(self) -> Sequence[Prompt]:
-        """Return the primary part's sample tasks as tasks of the composition, or none if another part needs references."""
+        """Return the primary part's sample tasks as tasks of the composition, or [] if another part needs references."""
         primary = self.parts[self.options.primary]
         return [self.around(task) for task in sample_tasks(primary)] if self._others() is not None else []
 
@@ -339,7 +341,7 @@ class Composition(ABC):
         """Return the primary part's task number `index` as a task of the composition.
 
         Raises:
-            UsageError: the primary part generates no tasks, or another part needs references that no part provides.
+            UsageError: the primary part generates no tasks, or another part needs reference fields.
         """
         primary = self.parts[self.options.primary]
         if not isinstance(primary, TaskSource):
@@ -354,7 +356,10 @@ class Composition(ABC):
         return self._others() is not None and generates_tasks(self.parts[self.options.primary])
 
     def canary(self, seed: int, index: int) -> Prompt | None:
-        """Return the primary part's unsolvable task number `index` as a task of the composition, or None if it has none."""
+        """Return the primary part's unsolvable task number `index` as a task of the composition.
+
+        Return None if the primary part has no such tasks, or if another part needs references.
+        """
         canary = canary_of(self.parts[self.options.primary], seed, index)
         return self.around(canary) if canary is not None and self._others() is not None else None
 
@@ -422,6 +427,6 @@ def sample_tasks(environment: Environment) -> Sequence[Prompt]:
 
 
 def generates_tasks(environment: Environment) -> bool:
-    """Return whether the environment generates tasks. An environment that wraps others declares it itself."""
+    """Return whether the environment generates tasks: by its attribute `generates_tasks`, else if it is a `TaskSource`."""
     own: bool | None = getattr(environment, "generates_tasks", None)
     return isinstance(environment, TaskSource) if own is None else own

@@ -20,7 +20,7 @@ _OPPOSITE: dict[Expectation, Expectation] = {"maximum": "floor", "floor": "maxim
 
 
 class WeightedSum(Composition):
-    """Correctness plus shaping: the reward is the sum of weight times reward over the parts.
+    """Composition whose reward is the weighted sum of its parts' rewards: correctness plus shaping.
 
     The primary part judges correctness. It decides the status, so a CORRECT completion may get less than the maximum, and it
     provides the answer; steps come from every part that scores steps. The rewards are not normalised: the range is the weighted
@@ -130,7 +130,7 @@ class WeightedSum(Composition):
 
 
 class Gate(Composition):
-    """Composition that gives the verdict of `then` if `condition` is CORRECT, and else the floor: `Gate("format", "math")`.
+    """Composition that gives the verdict of `then` if `condition` is CORRECT, otherwise the floor: `Gate("format", "math")`.
 
     If `condition` is not CORRECT, `then` is not judged. If the status of `condition` is NO_ANSWER, TRUNCATED or LIMIT, it
     becomes the status of the gate; otherwise the status is INCORRECT. Each part is a registry name, an environment, or a

@@ -1,4 +1,4 @@
-"""Parts' scores in a composed score: rewards and components by name, steps with the part that judged them."""
+"""Puts the parts' scores into a composed score: rewards and components by name, steps with the part that judged them."""
 
 from __future__ import annotations
 

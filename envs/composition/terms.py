@@ -1,4 +1,4 @@
-"""A composed reward as a weighted sum of terms, for advantages that treat each part separately."""
+"""A composed reward as a weighted sum of terms, for advantages that are computed for each part separately."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from verigym.envs.contract.schema import Score
 
 @dataclass(frozen=True)
 class Term:
-    """A part whose weighted reward is a summand of the composed reward."""
+    """A part of a composition whose reward, times a weight, is added to the composed reward."""
 
     part: str
     """Name of the part in `Score.components`, such as `process` or `graded/process`; empty for an environment without parts."""
     weight: float
-    """Product of the weights from the whole down to the part; not 0."""
+    """Product of the weights on the path from the outermost composition to the part; not 0."""
     low: float
     """Floor of its reward."""
     high: float
@@ -28,14 +28,14 @@ class Term:
     steps: bool
     """Whether its verdicts hold steps."""
     absent: tuple[float, ...] = ()
-    """Reward to assume if the first name in the path `part` was not judged, or the second, and so on."""
+    """Rewards to assume where a Gate left a part unjudged: entry i applies if name i of the path `part` was not judged."""
 
     def reward(self, score: Score) -> float | None:
         """Return the part's reward in `score`, a score of the composition, or None if the score has no reward for this part.
 
-        If a Gate's condition failed, the gate's second part was not judged, and the gate's reward is the floor of that part.
-        For each part inside the second part, this method then returns the end of that part's reward range that is worth least
-        within the gate. A negative weight of the gate does not change this.
+        If a Gate's condition failed, the second part was not judged, and the gate's reward is the second part's floor. For each
+        part inside the second part, this method then returns the end of its reward range that contributes least to the gate's
+        reward. A negative weight of the gate does not change this.
         """
         if not score.scored or not self.part:
             return score.reward
@@ -50,7 +50,9 @@ class Term:
 
 
 def terms_of(environment: Environment) -> tuple[Term, ...]:
-    """Return the terms of the environment's reward, or a single term if it is no composition. Parts of weight 0 are left out.
+    """Return the terms of the environment's reward. Parts of weight 0 are left out.
+
+    If the reward is no weighted sum of parts, there is a single term, with an empty name and the weight 1.
 
     Raises:
         UsageError: a part scores steps inside a composition that is not a weighted sum, so that its steps have no weight.

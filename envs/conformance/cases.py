@@ -1,4 +1,4 @@
-"""The completions that an environment is tried with, and judging them."""
+"""The completions with which an environment is tested, and a function that has them judged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Case:
     prompt: Prompt
     completion: Completion
     stress: bool = False
-    """Whether judging may take long: such a case is judged only once in each of the two processes."""
+    """Whether judging may take long. If so, the case is judged only once in each of the two processes."""
 
 
 def cases_of(prompt: Prompt, gold: str | None, *, stress: bool) -> Iterator[Case]:
@@ -32,7 +32,7 @@ def cases_of(prompt: Prompt, gold: str | None, *, stress: bool) -> Iterator[Case
 
     Args:
         prompt: the task.
-        gold: a completion that must score the maximum, if there is one.
+        gold: a completion that must score the maximum, or None if there is none.
         stress: whether to add completions that may take long to judge.
     """
 
@@ -53,9 +53,9 @@ def cases_of(prompt: Prompt, gold: str | None, *, stress: bool) -> Iterator[Case
 
 
 def judge_cases(client: EnvironmentClient, cases: Sequence[Case]) -> list[Outcome]:
-    """Return the outcome of each case, judged separately.
+    """Have each case judged separately, and return the outcomes.
 
-    A kind of completion that once hangs or crashes is not tried again.
+    If a completion hangs or crashes its process, later cases with the same name are not judged.
     """
     deadly: dict[str, NoReply] = {}
     outcomes: list[Outcome] = []

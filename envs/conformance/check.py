@@ -1,8 +1,9 @@
-"""`check_env`: whether an environment keeps the contract and gives the verdicts that it declares.
+"""`check_env`: checks whether an environment keeps its contract and gives the verdicts that it declares.
 
-Every sample prompt is answered with its gold, nothing, an echo, garbage and the hacks. All completions are judged in separate
-processes, so that a hang, a crash or excessive memory is a finding like any other. Each is judged again in a second process,
-and in the first one once more, inside an event loop and in several threads at once; all verdicts must agree.
+For every sample prompt, the completions are the gold, an empty text, an echo of the prompt, garbage and reward hacks. All are
+judged in separate processes, so that the check survives a hang, a crash or excessive memory and reports it. Each completion is
+judged again in a second process, and three more times in the first process: plainly, inside an event loop, and in several
+threads at once. All verdicts must agree.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ BUDGET_S = 10.0
 TOTAL_S = 300.0
 MEMORY_BYTES = 4 * 2**30
 JUDGINGS, STRESS_JUDGINGS = 5, 2
-"""How often a completion is judged: in two processes; and if that is quick, again, in an event loop and in threads."""
+"""How often an ordinary completion and a stress case, which may take long to judge, are judged. Both are judged once in each
+of two processes; an ordinary one also again, in an event loop and in threads."""
 PATIENCE = 2
-"""Judging is killed after this many times the budget, so that slow and hanging completions can be told apart."""
+"""Judging is killed after this many times the time budget, so that the report can tell slow judging from hanging."""
 
 
 def check_env(
@@ -53,11 +55,11 @@ def check_env(
 
     Args:
         environment: the environment to check.
-        prompts: sample tasks; by default the environment's `examples()`, else the first tasks that it generates.
+        prompts: sample tasks; by default the environment's `examples()`, or the first tasks that it generates.
         budget_s: seconds of wall time for judging one completion. Judging is killed after twice as long.
         total_s: seconds of wall time for the whole check. Completions not judged by then are reported as a failure.
-        memory_bytes: limit of a judging process's address space; None for no limit (environments that use CUDA need that).
-        progress: function that is called with the number of completions judged so far, and the number to judge in all.
+        memory_bytes: limit of a judging process's address space; None for no limit, which environments that use CUDA need.
+        progress: function that is called with the number of judgings done so far and their total number.
 
     Raises:
         UsageError: there are no sample prompts, or a limit is not positive.

@@ -1,4 +1,4 @@
-"""Report rows on the contract, on the verdicts and on the scores of all cases."""
+"""Report rows on the environment's contract, and on the verdicts and scores of all test cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verigym.envs.contract.schema import Score, Status
 CAUSE_CHARS = 120
 THREADS = 4
 UNSTEADY = "verdicts differ"
-"""The cause of every check in which a second judging gives another score."""
+"""Cause that is reported for every check in which a second judging gives a different score."""
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")
 _WRONG = (Status.INCORRECT, Status.NO_ANSWER, Status.TRUNCATED, Status.LIMIT)
 
@@ -39,7 +39,9 @@ def contract_rows(environment: Environment) -> Iterator[CheckRow]:
 def agreement_rows(
     first: EnvironmentClient, second: EnvironmentClient, cases: Sequence[Case], outcomes: Sequence[Outcome]
 ) -> Iterator[CheckRow]:
-    """Judge all cases again in both processes, in an event loop and in threads, and yield a row that compares each.
+    """Judge all cases again in both processes, in an event loop and in threads.
+
+    For each of these ways, yield a row that says whether all its verdicts equal `outcomes`.
 
     Args:
         first: client of the process that gave `outcomes`.
@@ -80,7 +82,7 @@ def same_outcome(one: Outcome, other: Outcome) -> bool:
 
 
 def verdict_rows(environment: Environment, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Iterator[CheckRow]:
-    """Yield a row for each kind of case, which says whether its completions get the verdict that the environment declares."""
+    """Yield a row for each case name, which says whether these completions get the verdict that the environment declares."""
     low, high = environment.reward_range
     for group, name in dict.fromkeys((case.group, case.name) for case in cases):
         expectation: Expectation = getattr(environment.expected_verdicts, group)
@@ -94,7 +96,7 @@ def verdict_rows(environment: Environment, cases: Sequence[Case], outcomes: Sequ
 
 
 def worker_row(started: CheckRow, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> CheckRow:
-    """Return the row on the worker process, which names the first completion that killed it."""
+    """Return the row on the worker process: `started` if it lived, or a failed row with the first completion that killed it."""
     died = [pair for pair in zip(cases, outcomes, strict=True) if _has_kind(pair[1], "died")]
     if not died or not started.passed:
         return started
@@ -104,7 +106,12 @@ def worker_row(started: CheckRow, cases: Sequence[Case], outcomes: Sequence[Outc
 
 
 def gold_row(environment: Environment, failures: Sequence[NoReply]) -> CheckRow:
-    """Return a failed row for an environment without a gold for any sample task."""
+    """Return a failed row, for an environment in which no sample task has a gold completion.
+
+    Args:
+        environment: the environment.
+        failures: requests for a gold that had no reply; the first is reported.
+    """
     expected = f"{environment.reward_range[1]:g} correct"
     if failures:
         return CheckRow("gold", False, expected, f"gold() {failures[0].reason}", cause=f"gold(): {failures[0].reason}")
@@ -185,8 +192,8 @@ def score_rows(
 def raised_rows(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Iterator[CheckRow]:
     """Yield a failed row for each different cause of an exception in `judge`, or one passed row if there was no exception.
 
-    These rows precede the rows on verdicts. A cause that makes both fail is therefore shown first with its location in the
-    code.
+    In the report these rows come before the rows on verdicts. If one cause makes both kinds of rows fail, the report therefore
+    shows it first with its location in the code.
     """
     scores = [(case, score) for case, score in zip(cases, outcomes, strict=True) if isinstance(score, Score)]
     raising = [(case, score.raised, score.scored) for case, score in scores if score.raised is not None]

@@ -1,4 +1,4 @@
-"""Client of the processes in which a checked environment runs, and the budget of the check: time, memory, crashes."""
+"""Client of the processes in which a checked environment runs, and the limits of the check: time, memory and crashes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from verigym.envs.contract.schema import Completion, Prompt, Score
 from verigym.envs.grading.process import ChildProcess, Died, WorkerStartError
 
 HASH_SEEDS = ("1", "2")
-"""PYTHONHASHSEED of the two processes: results that depend on the order of a set differ between them."""
+"""PYTHONHASHSEED of the two processes, so that results that depend on the iteration order of a set differ between them."""
 START_TIMEOUT_S = 60.0
 MAX_CRASHES = 8
 MAX_FIRST_CRASHES = 3
-"""After this many crashes without a single verdict the rest is not tried."""
+"""After this many crashes without a single verdict, the remaining completions are not tried."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class CheckBudget:
     """The limits of one check, and how much of them is used."""
 
     item_s: float
-    """Wall time of one item; a process that takes longer is killed."""
+    """Wall time of one item, such as judging one completion, in seconds; a process that takes longer is killed."""
     total_s: float
     memory_bytes: int | None
     crashes: int = 0
@@ -58,7 +58,7 @@ class CheckBudget:
         self.on_verdicts(self.verdicts)
 
     def stop_reason(self) -> str:
-        """Return why no further completion is tried, or an empty string while the check goes on."""
+        """Return why the check must stop, or an empty string while it may go on."""
         if self.left_s <= 0:
             return f"the check's {self.total_s:g} s are over; total_s gives it more"
         if self.crashes >= MAX_CRASHES or (self.crashes >= MAX_FIRST_CRASHES and not self.verdicts):
@@ -92,7 +92,7 @@ class EnvironmentClient:
         return forms
 
     def demonstration(self, prompt: Prompt) -> Completion | None | NoReply:
-        """Return an episode in which the environment's own player plays well, or None if it has no such player."""
+        """Return an episode that the environment's own expert player has played, or None if it has no such player."""
         form = self._request({"do": "demonstrate", "prompt": prompt.model_dump(mode="json")})
         return Completion(**form) if isinstance(form, dict) else form
 
@@ -106,7 +106,10 @@ class EnvironmentClient:
         return [Played(**reply) for reply in replies]
 
     def judge(self, items: Sequence[Item], how: str = "plainly") -> list[Score | NoReply]:
-        """Return, for each of `items`, its score or the reason why there is no reply."""
+        """Have `items` judged, and return for each its score or the reason why there is no reply.
+
+        `how` is `plainly`, `in an event loop` or `in threads`.
+        """
         sent = [(prompt.model_dump(mode="json"), completion.model_dump(mode="json")) for prompt, completion in items]
         replies = self._request({"do": "judge", "items": sent, "how": how}, count=len(items))
         if isinstance(replies, NoReply):
@@ -148,9 +151,10 @@ def outcome_of(reply: Mapping[str, Any]) -> Score | NoReply:
 def start_clients(
     environment: Environment, budget: CheckBudget
 ) -> Iterator[tuple[CheckRow, tuple[EnvironmentClient, EnvironmentClient] | None]]:
-    """Start two processes. Yield the row "works in a worker process", and both clients or None if no process starts.
+    """Start two processes that run the environment; they end with the context.
 
-    An environment that cannot be pickled fails this row, and is then tried in forked processes.
+    Yield the report row "works in a worker process", and the two clients or None if no process starts. If the environment
+    cannot be pickled, this row fails, and forked processes are used instead.
     """
     name, expected = "works in a worker process", "starts and lives"
     arguments, row = (environment, budget.memory_bytes), CheckRow(name, True, expected, "lives")

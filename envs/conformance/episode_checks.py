@@ -1,7 +1,8 @@
-"""Report rows on the episodes of an interactive environment, which training plays at the same time, replays and saves.
+"""Report rows on the episodes of an interactive environment.
 
-Sessions are driven by untrusted text, so hostile turns are tried as well. And whatever a session says, the verdict must follow
-from what the model itself wrote.
+Training plays many episodes at the same time, replays them and saves them; these checks test whether sessions allow that. They
+also play hostile turns, since a model may write any text. And they test that the verdict depends only on what the model itself
+wrote, not on what a session replied.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ TASKS = 2
 NEVER_ENDING = 12
 """Turns of an episode that comes to no answer."""
 SAID, SAID_CHARS = 6, 500
-"""How many messages of a session the model is made to forge, and how much of each."""
+"""How many of a session's messages are repeated in forged turns, and how many characters of each."""
 
 FILLER = "Let me think."
 IDLE = (FILLER, "yes", r"\boxed{1}", "look", "```python\nprint(1)\n```", r"\boxed{2}")
-"""Turns that mean something to one environment or another, and win nothing."""
+"""Model turns of an idle player. Each is a valid turn in some environment, but none wins anything."""
 
 ADVICE: Mapping[str, str] = {
     "replies are whole": "open, read, respond and close must raise nothing; a Reply has a message for the model, or done=True",
@@ -47,7 +48,7 @@ ADVICE: Mapping[str, str] = {
 """What to do where a row fails, by its name."""
 
 Group = Literal["empty", "garbage", "any"]
-"""Which of the declared verdicts a text must get; `any` is one in the reward range."""
+"""Which field of `ExpectedVerdicts` says what verdict a text must get; with `any`, each reward in the range will do."""
 
 
 class EpisodeCase(NamedTuple):
@@ -63,11 +64,11 @@ class Finding(NamedTuple):
 
     case: EpisodeCase
     got: str
-    """What was got instead of what was expected; empty where that is as it should be."""
+    """The unexpected result; empty if the episode passed the check."""
     reason: str = ""
     """The verdict's, where the finding is about a verdict."""
     broke: bool = False
-    """Whether the episode could not be played: the same trouble is found by other checks, too."""
+    """Whether the episode could not be played at all. Other checks then report the same problem."""
 
 
 def episode_rows(
@@ -81,10 +82,10 @@ def episode_rows(
 
     Args:
         environment: the environment to check.
-        first: client of a process that runs it.
+        first: client of a process that runs the environment.
         second: client of another process with a new instance of the environment.
         tasks: the sample tasks.
-        golds: for each task a completion that scores the maximum, if there is one.
+        golds: for each task a completion that scores the maximum, or None if there is none.
     """
     if opens_sessions(environment):
         yield from _Checks(environment, first, second, tasks[:TASKS], golds[:TASKS]).rows()

@@ -1,4 +1,4 @@
-r"""Reward hacks: completions that real graders have rewarded and none should; and garbage that must not break a grader.
+r"""Reward hacks, which are completions that real graders have wrongly rewarded; and garbage, which must not break a grader.
 
 Each hack is built from the prompt and, if known, its gold completion. Wrong answers ("decoys") are drawn by a hash of the
 prompt, so the hacks are the same in every run.
@@ -112,7 +112,10 @@ def garbage(prompt: Prompt) -> Iterator[tuple[str, str]]:
 
 
 def malformed(gold: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and text of golds with a malformed answer, which a grader must judge within its limits."""
+    """Yield the name and text of completions in the form of `gold` but with a malformed answer.
+
+    A grader must judge them within its limits.
+    """
     form = cut(gold)
     yield "lone surrogates", form.holding("\ud800 \udfff")
     yield "digits without end", form.holding("9" * LONG_CHARS)

@@ -1,4 +1,4 @@
-"""Plays episodes in the process of the checked environment, and notes how its sessions behave."""
+"""Plays episodes in the process that runs the checked environment, and records how its sessions behave."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Play(BaseModel):
     prompt: dict[str, Any]
     """JSON form of the task."""
     texts: tuple[str, ...]
-    """The model's turns; those after the end of the episode are not played."""
+    """Texts of the model's turns, in order. Turns after the end of the episode are not played."""
     seed: str = "check"
 
 
@@ -37,15 +37,16 @@ class Played(BaseModel):
     tools: tuple[str, ...] = ()
     """The session's tools."""
     problem: str = ""
-    """The first thing that a session must not do: what raised, or what was returned and is no Turn, Reply or outcome."""
+    """The session's first violation: which call raised, or returned something that is no Turn, Reply or outcome; else empty."""
     altered: str = ""
     """The first turn that `read` gave another role or text."""
     closed_again: str = ""
-    """What closing twice did, where that is not the same as closing once."""
+    """What a second call of `close` did, if it did anything different from the first; else empty."""
     after_close: str = ""
     """What a turn after closing got, where that is no UsageError."""
     score: dict[str, Any] | None = None
-    """The verdict in the process in which the episode was played, as `outcome_of` reads it; None where there is no episode."""
+    """The verdict, made in the process that played the episode, in the form that `client.outcome_of` reads; None without an
+    episode."""
 
 
 class _Broken(Exception):
@@ -153,7 +154,7 @@ def play_all(environment: Any, plays: Sequence[Play], score: Callable[[Prompt, C
     Args:
         environment: the environment that opens the sessions.
         plays: the episodes to play.
-        score: function that judges an episode, and returns the JSON form of its score or of the exception that judging raised.
+        score: function that judges an episode. It returns the JSON form of the score, or of the exception that judging raised.
     """
     prompts = [environment.load_prompt(play.prompt) for play in plays]
     players = [_Player(environment, prompt, play) for prompt, play in zip(prompts, plays, strict=True)]

@@ -1,4 +1,4 @@
-"""The report of `check_env`: one row a check, as data and as a table that shows failures with a common cause once."""
+"""The report of `check_env`: one row per check, as data and as a table. The table shows failures with a common cause once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CheckRow:
     prompt: str = ""
     """The question that it answers, escaped and shortened."""
     cause: str = ""
-    """Equal for failures that belong together; empty for a failure on its own."""
+    """Text that is equal for failures with a common cause; empty for a failure that shares its cause with no other."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FailureCause:
     """Failed checks with a common cause."""
 
     example: CheckRow
-    """The first failed check whose text is no garbage, which says least."""
+    """The first failed check on a text that is not garbage, since garbage explains least; else the first failed check."""
     names: tuple[str, ...]
     """Names of all of them, the example's first."""
 
@@ -73,7 +73,7 @@ class Report:
         return f"{_table(self.rows, self.causes)}\n{self._verdict()}"
 
     def brief(self) -> str:
-        """Return the report without the rows of passed checks, which are only counted, by the first word of their names."""
+        """Return the report with rows for failed checks only. Passed checks are counted by the first word of their names."""
         passed = [row for row in self.rows if row.passed]
         kinds = Counter(row.name.partition(":")[0] for row in passed)
         groups = [f"{count} {kind}" for kind, count in kinds.items() if count > 1]

@@ -1,4 +1,7 @@
-"""Report rows on generated tasks: exact resume and a held-out split depend on `prompt_at` giving the right tasks."""
+"""Report rows on generated tasks: does `prompt_at` always give the same tasks, and is the test split held out?
+
+Exact resume of training and a valid test split depend on this.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from verigym.envs.contract.schema import canonical_json
 TASKS = 64
 """Number of tasks to compare, for each seed and split."""
 OVERLAP = TASKS // 2
-"""Two seeds with this many consecutive tasks in common give the same tasks, shifted."""
+"""If two seeds have this many consecutive tasks in common, the check concludes that they give the same tasks, shifted."""
 _CHUNK = 16
 _ADVICE = "draw the task from random.Random made of a hash of (seed, split, index), as GeneratedTasks does"
 

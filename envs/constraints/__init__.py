@@ -1,1 +1,1 @@
-"""The `constraints` environment: does a response follow checkable instructions (IFEval, IFBench, your own)?"""
+"""The `constraints` environment: checks whether a response follows verifiable instructions (IFEval, IFBench, your own)."""

@@ -1,4 +1,4 @@
-"""Types of the arguments of instructions, and the model that validates them, built from a check's signature."""
+"""Types for the arguments of instructions, and the pydantic model that validates arguments, built from a check's signature."""
 
 from __future__ import annotations
 

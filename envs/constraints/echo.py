@@ -1,7 +1,7 @@
 """Detects responses that only repeat the prompt.
 
-Some instructions hold for the prompt's own text: a prompt that quotes its keywords holds them, and `combination:repeat_prompt`
-asks for a beginning that the prompt has. `strict_echo` therefore refuses an echo.
+The prompt's own text satisfies some instructions: it contains the keywords that it asks for, and it may begin as
+`combination:repeat_prompt` requires. The option `strict_echo` therefore gives an echo the floor.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _GAP = "\n"  # stands in no run of letters, so that a find over joined words fin
 
 
 def is_echo(prompt: Prompt, text: str, repeated: Sequence[str] = (), *, parts: bool = True) -> bool:
-    """Return whether `text` only repeats words of the prompt, and so is no response. Takes linear time.
+    """Return whether `text` only repeats the prompt's words, so that it does not count as a response. Takes linear time.
 
     Args:
         prompt: the task.
         text: the response.
-        repeated: texts inside the prompt whose repetition is an echo too, such as a request that the model was told to repeat.
-        parts: whether repeating part of a message is an echo too, if `text` is at least half as long as that message.
+        repeated: further texts from the prompt that only echo it, such as a request that the model was told to repeat.
+        parts: whether repeating a part of a message is also an echo, if that part is at least half of the message.
     """
     left = said = _joined(text)
     messages = [_joined(message.content) for message in prompt.messages]

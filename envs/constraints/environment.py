@@ -22,7 +22,7 @@ class ConstraintsReference(Reference):
     instruction_id_list: tuple[str, ...] = Field(min_length=1)
     """Ids of the instructions; one may stand several times."""
     kwargs: tuple[Mapping[str, JsonValue], ...]
-    """The arguments of each, in the same order. Null values are dropped: tables fill in what other rows have."""
+    """The arguments of each instruction, in the order of the ids. Null values (unused columns of a data set) are dropped."""
     gold: str | None = None
     """A response that follows all of them, where one is known."""
 
@@ -112,7 +112,7 @@ class ConstraintsEnvironment(BaseEnvironment[ConstraintsReference, ConstraintsOp
         return self.reference(prompt).gold
 
     def judge(self, prompt: Prompt, reference: ConstraintsReference, completion: Completion) -> Score:
-        """Return the score from checking every instruction. Its reason names the instructions that were not followed."""
+        """Check every instruction and return the score. The score's reason names the instructions that were not followed."""
         text = self._answer(completion.text)
         if text is None or blank(text):
             return Score.no_answer(reason="the response is empty" if text is not None else "the thinking never ends")

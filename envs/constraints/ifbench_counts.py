@@ -1,4 +1,7 @@
-"""IFBench, families `count` and `ratio`. Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers."""
+"""Checks of IFBench's instruction families `count` and `ratio`.
+
+Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""IFBench, family `custom`: one task each. Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers."""
+"""Checks of IFBench's instruction family `custom`. Each check is for one task of the benchmark.
+
+Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers.
+"""
 
 from __future__ import annotations
 

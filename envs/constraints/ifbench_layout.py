@@ -1,4 +1,4 @@
-"""IFBench, family `format`. Definitions: Pyatkin et al. (arXiv 2507.02833) and its checkers."""
+"""Checks of IFBench's family `format`. Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""IFBench, family `repeat`: the right response is a part of the prompt. Definitions: Pyatkin et al. (arXiv 2507.02833)."""
+"""Checks of IFBench's family `repeat`, where the right response is a part of the prompt.
+
+Definitions: Pyatkin et al. (arXiv 2507.02833).
+"""
 
 from __future__ import annotations
 

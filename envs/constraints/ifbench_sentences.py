@@ -1,4 +1,7 @@
-"""IFBench, instructions about sentences. Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers."""
+"""Checks of IFBench's instructions about sentences.
+
+Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""IFBench, family `words`: properties of each word. Definitions: Pyatkin et al. (arXiv 2507.02833) and its checkers."""
+"""Checks of IFBench's family `words`, on properties of words.
+
+Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,7 @@ def repeats(text: str, *, small_n: Count) -> bool:
     missing="it needs nltk's model averaged_perceptron_tagger_eng, which no package carries; leave the instruction out",
 )
 def start_verb(text: str) -> bool:
-    """Raise EnvironmentFailure: this check needs a model that no package provides, and is only listed for completeness."""
+    """Always raise EnvironmentFailure. The check needs a model that no package provides; it is listed for completeness."""
     raise EnvironmentFailure("unavailable", "words:start_verb needs nltk's tagger model")
 
 

@@ -1,4 +1,4 @@
-"""IFEval, the content of a response: keywords, letters, language, case, required parts, repeated texts.
+"""Checks of IFEval's instructions on the content of a response: keywords, letters, language, case, required parts, repetition.
 
 Definitions: Zhou et al., "Instruction-Following Evaluation for Large Language Models" (arXiv 2311.07911) and its checkers.
 """
@@ -103,9 +103,9 @@ def postscript(text: str, *, postscript_marker: Text) -> bool:
 
 @constraint("combination:repeat_prompt", "The text begins with `prompt_to_repeat`, in any case.")
 def repeat_prompt(text: str, *, prompt_to_repeat: Text) -> bool:
-    """Return whether `text` begins with `prompt_to_repeat`.
+    """Return whether `text` begins with `prompt_to_repeat`, in any case.
 
-    Whether an answer follows is checked by the option `strict_echo`.
+    Whether an answer follows the repeated text is checked elsewhere, by the option `strict_echo`.
     """
     return text.strip().lower().startswith(prompt_to_repeat.strip().lower())
 

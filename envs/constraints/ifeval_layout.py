@@ -1,7 +1,7 @@
-"""IFEval, the layout of a response: lists, sections, lengths, beginning and end.
+"""Checks of IFEval's instructions on the layout of a response: lists, sections, lengths, beginning and end.
 
 Definitions: Zhou et al., "Instruction-Following Evaluation for Large Language Models" (arXiv 2311.07911) and its checkers.
-Every expression is linear: quantifiers are possessive, or stand where nothing can make them start over.
+Every regular expression takes linear time: its quantifiers are possessive, or stand where they cannot backtrack.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds words and phrases in a text without building regular expressions from them."""
+"""Finds words and phrases in a text. No regular expression is built from the words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def holds(actual: int, relation: Relation, threshold: int) -> bool:
 
 
 def count(phrase: str, text: str) -> int:
-    """Return how often `phrase` occurs in `text`, in any case and also inside words. Occurrences do not overlap."""
+    """Return how often `phrase` occurs in `text`, ignoring case and also inside words. Occurrences do not overlap."""
     return text.lower().count(phrase.strip().lower())
 
 

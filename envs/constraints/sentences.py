@@ -1,7 +1,7 @@
 """Sentence boundaries by the Punkt algorithm (Kiss and Strunk, 2006), which the reference checkers use.
 
-Punkt takes abbreviations, frequent first words of sentences and words' usual case from a corpus. Here they are lists, so that
-nothing need be downloaded. docs/constraints.md says where counts differ.
+Punkt learns abbreviations, frequent first words of sentences and the usual case of words from a corpus. This module uses fixed
+lists instead, so that no model has to be downloaded. docs/constraints.md says where its counts differ from Punkt's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table of instructions: `@constraint(id, definition)` registers a check, `find` looks one up."""
+"""Table of checkable instructions: `@constraint(id, definition)` registers a check, and `find` returns one by its id."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODULES = (
     "ifbench_sentences",
     "ifbench_words",
 )
-"""Modules of this package that put in what we ship, when first asked for."""
+"""Modules of this package that register the built-in checks. They are imported at the first lookup."""
 
 Check = Callable[..., bool]
 C = TypeVar("C", bound=Check)
@@ -38,16 +38,16 @@ class Constraint:
     definition: str
     """In one line, what a response must do."""
     check: Check
-    """`check(text, **arguments)`: whether a response follows it. Linear in the text."""
+    """`check(text, **arguments)` returns whether the response `text` follows the instruction, in linear time."""
     arguments: type[Arguments]
     rule: Callable[..., str] | None = None
-    """What is wrong with the arguments taken together; an empty text where nothing is."""
+    """`rule(**arguments)` says why the arguments do not fit together, or returns an empty text if they do."""
     needs: tuple[str, ...] = ()
     """Packages of the extra `constraints` that the check imports."""
     copies: bool = False
     """Whether the right response is a part of the prompt."""
     missing: str = ""
-    """Why the instruction cannot be checked at all; no prompt can be made with it."""
+    """Why the instruction cannot be checked at all, so that no prompt may use it; empty if it can be checked."""
     origin: str = ""
 
     def validate(self, given: Mapping[str, Any], place: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Word lists: closed classes of English words, and the lists that IFBench's instructions name."""
+"""Word lists: English function words by class, and the lists that IFBench's instructions name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ABBREVIATIONS = _words(
     "a.a a.c a.h a.t b.f d.h d.w e.f e.h e.l e.m f.g f.j g.d g.f g.k h.c h.f h.m j.b j.c j.j j.k j.p j.r",  # first names
     "l.f l.p m.j r.a r.h r.j r.k r.t t.j w.c w.r w.w",
 )
-"""What Punkt's English model takes for an abbreviation: "i.e.", "e.g." and "P.S." are not among them, and so end a sentence."""
+"""Abbreviations of Punkt's English model. "i.e.", "e.g." and "P.S." are missing there, so they end a sentence."""
 
 FUNCTION_WORDS = _words(
     "the a an this that these those some any each every all both many most such no another other",
@@ -30,7 +30,7 @@ FUNCTION_WORDS = _words(
     "therefore nevertheless nonetheless indeed similarly separately according additionally furthermore overall",
     "let please yes one two three people time",
 )
-"""Words that a text writes with a small letter except at a sentence's start."""
+"""Words that are capitalised only at the start of a sentence."""
 
 SENTENCE_STARTERS = _words("i nevertheless indeed however instead similarly nonetheless separately moreover meanwhile")
 
@@ -45,7 +45,7 @@ STOP_WORDS = _words(
     "s t d ll m o re ve y don ain aren couldn didn doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn weren won",
     "wouldn",
 )
-"""English stop words: the list that nltk calls `english`, as far as runs of letters can match it."""
+"""English stop words: nltk's list `english`, with words such as "don't" split into runs of letters."""
 
 CONJUNCTIONS = _words("and but for nor or so yet")
 
@@ -72,4 +72,4 @@ NORTHERN_CAPITALS = tuple(
         "Brussels Prague Luxembourg Paris Vienna Bratislava Budapest Vaduz Chisinau Bern Ljubljana Zagreb"
     ).split()
 )
-"""European capitals north of 45 degrees, as the reference has them: from north to south, Kyiv left out."""
+"""European capitals north of 45 degrees latitude, from north to south. As in the benchmark's own list, Kyiv is missing."""

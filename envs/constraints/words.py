@@ -1,4 +1,4 @@
-"""Words: runs of letters and digits, words between spaces, and tokens in the manner of the Penn Treebank."""
+"""Splits text into words: runs of letters and digits, words between spaces, or tokens as in the Penn Treebank."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Options(BaseModel):
 class Environment(Protocol):
     """Interface of an environment, which makes tasks and scores completions.
 
-    An environment can be pickled. Its method `score` is synchronous, uses no signals, and may run in any thread or process.
+    An environment must be picklable. Its method `score` is synchronous, uses no signals, and may run in any thread or process.
     """
 
     @property
@@ -76,7 +76,7 @@ class Environment(Protocol):
 
     @property
     def grader(self) -> str:
-        """Return the grader id `name@version+h` that is stamped on every score; h is 8 hex digits of the options' hash."""
+        """Return the grader id `name@version+h`, which every score records; `h` is 8 hex digits of the options' hash."""
 
     def prompt(self, text: str | Sequence[Message], /, **reference: Any) -> Prompt:
         """Return a task made from `text` and `reference`, the fields of the environment's reference."""
@@ -99,7 +99,7 @@ class TaskSource(Protocol):
     """An environment that generates its own tasks."""
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Return task number `index` of an endless sequence; the same arguments give the same task."""
+        """Return task number `index` of the endless sequence of `split` and `seed`. Equal arguments give equal tasks."""
 
 
 def _stamped(score: Score, grader: str, seconds: float) -> Score:
@@ -174,11 +174,12 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     expected_verdicts: ClassVar[ExpectedVerdicts] = ExpectedVerdicts()
     grades_groups: bool = False
-    """Whether the completions of a prompt are judged together (`score_group`), to compare them or to batch the work."""
+    """Whether `score_group` judges the completions of a prompt together, to compare them or to batch the work."""
     hardened: bool = False
-    """Whether an exception of `judge` is always the completion's fault, so that the LIMIT is not reported as a bug."""
+    """Whether the author declares that only a completion's text can make `judge` raise. Such a completion gets LIMIT, and the
+    exception is not reported as a bug."""
     scores_steps: bool = False
-    """Whether scores have `steps`, each with its own reward. An environment that sets `Score.steps` must declare it."""
+    """Whether scores have `steps`, each with its own reward. Must be True in an environment that sets `Score.steps`."""
 
     def __init__(self, **options: Any) -> None:
         require_declared(type(self))
@@ -194,9 +195,10 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
 
     @abstractmethod
     def judge(self, prompt: Prompt, reference: R, completion: Completion) -> Score:
-        """Return the verdict on `completion`. Raise EnvironmentFailure for a failure on our side.
+        """Return the verdict on `completion`. The caller sets the score's `grader` and `seconds`.
 
-        The caller sets `grader` and `seconds`.
+        Raises:
+            EnvironmentFailure: judging failed for a reason that is not the completion's, such as a missing package.
         """
 
     def gold(self, prompt: Prompt) -> str | None:
@@ -206,9 +208,8 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     def audit(self, prompt: Prompt) -> str | None:
         """Return a message that says what is wrong with the reference of `prompt` and how to fix it, or None if it is sound.
 
-        `verigym validate` calls this method for every row, even if the row's gold scores the maximum. A gold that only an
-        identical text can match also deserves a message. An environment that does not extend BaseEnvironment may leave this
-        method out.
+        `verigym validate` calls this method for every row of a data set, even if the row's gold scores the maximum. Report also
+        a gold that only an identical text can match. The method is optional in environments that do not extend BaseEnvironment.
         """
         return None
 
@@ -218,13 +219,13 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     def canary(self, seed: int, index: int) -> Prompt | None:
         """Return unsolvable task number `index`, with `metadata["canary"] = "reject"`, or None if the environment has none.
 
-        Training mixes some of these tasks into its own. A reward for one of them shows that the verifier can be fooled, and the
-        run stops.
+        Training mixes some of these tasks into the normal ones. If one earns a reward, the policy has fooled the verifier, and
+        the run stops.
         """
         return None
 
     def prepare(self) -> None:
-        """Load what judging needs. A worker calls this method before its first item, outside any item's time limit."""
+        """Load what judging needs, such as a model. A worker process calls this before its first item, without a time limit."""
 
     def examples(self) -> Sequence[Prompt]:
         """Return a few sample tasks, which `verigym check` and `check_env` use if they are given no prompts."""
@@ -286,7 +287,7 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
         """Return the score of `completion`.
 
-        Any text that a model wrote gets a verdict; a failure on our side gives `reward=None`.
+        Any text that a model wrote gets a verdict. If the grader fails, the score has `reward=None`.
 
         Raises:
             UsageError: the prompt was made by another environment.

@@ -1,8 +1,9 @@
-"""The blame rule: whose fault it is when judging raises.
+"""The blame rule: decides whether the completion or the grader is at fault when judging raises an exception.
 
-If the grader raises on a completion but grades a known-good control, the completion is at fault: LIMIT, the floor. If it
-raises on the control too, the grader is broken: ERROR, no reward. Failures that no text can cause (files, network, imports)
-are ours without a control. `grading/kill_rule.py` applies the same rule to killed workers.
+To decide, the grader also judges a control, which is a completion known to be valid. If only the completion makes the grader
+raise, the completion is at fault and gets LIMIT, with the floor reward. If the control does so too, the grader is broken: the
+score is an ERROR without a reward. Failures that no text can cause (files, network, imports) are the grader's, and no control
+is needed. `grading/kill_rule.py` applies the same rule to worker processes that die or hang.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def describe(error: BaseException) -> str:
 def raised_by(error: BaseException) -> Raised:
     """Return `error` as a `Raised` record.
 
-    It holds the error's text, the failing line of the environment's own code if there is one, and the traceback without our
-    frames.
+    The record holds the error's text, the failing line (of the environment's own code if possible), and the traceback without
+    verigym's own outer frames.
     """
     frames = traceback.extract_tb(error.__traceback__)
     while len(frames) > 1 and frames[0].filename.startswith(_OURS):
@@ -64,8 +65,8 @@ def guarded(
 ) -> Score:
     """Return `judge(completion)`, or, if `judge` raises an exception, a score that says who is to blame.
 
-    To find out, a control completion is judged, which must not raise an exception. If the control raises, the failure is ours
-    and there is no reward. If the control works and `judge(completion)` raises again, the completion is to blame and gets
+    To find out, `judge` is called on a control, a completion that is known to be valid. If that raises too, the grader is to
+    blame, and there is no reward. If it does not, and `judge(completion)` raises again, the completion is to blame and gets
     `floor`.
 
     Args:
@@ -119,7 +120,7 @@ def _control_failure(judge: Callable[[Completion], Score], gold: Callable[[], st
 
 
 def control_completion(gold: str | None) -> Completion:
-    """Return the control item's completion: `gold`, or a plain answer if `gold` is None."""
+    """Return the completion with which the grader is tested: `gold`, or a plain answer if `gold` is None."""
     return Completion(text=CONTROL_TEXT if gold is None else gold, finish_reason="stop")
 
 

@@ -13,11 +13,11 @@ _CALLS = ("tool_calls", "function_call")
 
 
 def message_fields(message: Mapping[str, Any], place: str) -> dict[str, str]:
-    """Return the role and content of `message`. Fields that are None, as in columns of a data set, count as absent.
+    """Return the role and content of `message`. Fields that are None, as data sets have them, count as absent.
 
     Args:
         message: a message as a chat API or a data set holds it.
-        place: its position, for the error message.
+        place: words for the message's position, for the error message.
 
     Raises:
         TypeError: `message` is not a mapping.
@@ -38,8 +38,8 @@ def message_fields(message: Mapping[str, Any], place: str) -> dict[str, str]:
 def completion_fields(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the fields of a `Completion` made from the messages after the last `system` or `user` message in `messages`.
 
-    Without tools they must be one text of the assistant. With tools they become an episode: the turns are kept, and the
-    assistant's last text is judged.
+    If these messages hold no tool calls or tool replies, they must be one text of the assistant. Otherwise they become an
+    episode: all turns are kept, and the assistant's last text is judged.
 
     Raises:
         TypeError: an element of `messages` is not a message.

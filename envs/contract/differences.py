@@ -16,7 +16,7 @@ def differing(old: Any, new: Any, place: str = "") -> Iterator[tuple[str, str]]:
     Args:
         old: a JSON value.
         new: the JSON value to compare `old` with.
-        place: path of both values in their records.
+        place: path to the values inside their records, such as "options"; the yielded places begin with it.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*new, *(key for key in old if key not in new)]:

@@ -18,9 +18,9 @@ from verigym.envs.contract.schema import ErrorKind, Raised, Score
 
 
 class EnvironmentFailure(Exception):
-    """A failure on our side (gold, back end, judge or worker), so that there is no score.
+    """A failure of the grading itself (gold, back end, judge or worker), so that the completion gets no reward.
 
-    It is never raised for the model's text.
+    It is never raised because of the model's text.
     """
 
     def __init__(self, kind: ErrorKind, message: str, *, retryable: bool = False, raised: Raised | None = None) -> None:
@@ -66,7 +66,7 @@ def did_you_mean(word: str, known: Iterable[str], list_all: str = "") -> str:
 
 
 def near_file(path: str | os.PathLike[str]) -> str:
-    """Return a hint for a `path` that does not exist: a similar file name in the same folder, or that the folder is missing."""
+    """Return a hint on a `path` that does not exist: a similar file name in its folder, or that the folder is missing."""
     folder, name = os.path.split(path)
     if folder and not os.path.isdir(folder):
         return f" (there is no folder {folder})"
@@ -82,9 +82,9 @@ def near_file(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def error_context(context: str) -> Iterator[None]:
-    """Return a context manager that puts `context` before the message of an error from its block.
+    """Return a context manager that puts `context` before the message of an error that its block raises.
 
-    A message that already begins with `context` is left as it is.
+    A message that already begins with `context` is left unchanged.
 
     Raises:
         UsageError: the block raised a UsageError or an EnvironmentFailure.
@@ -159,7 +159,7 @@ def _alternatives(annotation: Any) -> list[Any]:
 
 
 def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
-    """Return one line that describes a pydantic `error`: its first problem, the field and the value given.
+    """Return one line that describes the first problem in a pydantic `error`, with the field and the given value.
 
     Args:
         error: the validation error to describe.

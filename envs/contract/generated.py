@@ -1,7 +1,7 @@
-"""Base class of environments that generate their tasks: (split, seed, index) to a prompt with its reference.
+"""Base class of environments that generate their tasks. It maps (split, seed, index) to a prompt with its reference.
 
-Task number `index` of a split depends only on sha256 of (stream, seed, split, index). The hash of a question decides whether it
-is held out, so no held-out question occurs in training, whatever the seeds and levels.
+The task depends only on the sha256 of (stream, seed, split, index). The split of a question depends only on the question's
+hash, so no question of the test split occurs in training, whatever the seeds and difficulty levels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Opts = TypeVar("Opts", bound=Options)
 
 
 def split_of(question: str) -> str:
-    """Return the split, train or test, that `question` belongs to. It is decided by the hash of its text."""
+    """Return the split to which `question` belongs, train or test. The hash of the question's text decides."""
     return "test" if int(sha256_hex(question)[:8], 16) < HELD_OUT_SHARE * 2**32 else "train"
 
 
@@ -34,7 +34,7 @@ class Made(NamedTuple):
 
     question: str
     answer: str | None = None
-    """A right answer, for the reference's field `answer`; None if the reference has no such field."""
+    """A right answer, which becomes the reference's field `answer`; None if the reference has no such field."""
     reasoning: str = ""
     """A worked solution, if there is one."""
     facts: Mapping[str, Any] = MappingProxyType({})
@@ -52,14 +52,14 @@ class GeneratedTasks(BaseEnvironment[R, Opts]):
         """Return a task. All its randomness comes from `rng`."""
 
     def stream(self) -> str:
-        """Return the first part of the random generator's key, which differs for each environment."""
+        """Return the first part of the key that seeds the random generator. It must differ between environments."""
         return self.name
 
     def drawn(self, split: str, seed: int, index: int) -> Made:
         """Return task number `index` of `split` for `seed`.
 
         Raises:
-            UsageError: `split` is neither train nor test, or no question falls into it because there are too few of them.
+            UsageError: `split` is neither train nor test, or the environment has so few questions that none is in this split.
         """
         if split not in SPLITS:
             raise UsageError(f"{self.name!r} has the splits train and test, not {split!r}")

@@ -27,7 +27,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def canonical_json(value: Any) -> str:
-    """Return the canonical JSON text of `value`: keys sorted, no spaces, NaN refused."""
+    """Return the canonical JSON text of `value`: sorted keys and no spaces. NaN is an error."""
     return _ENCODER.encode(value)
 
 
@@ -69,9 +69,9 @@ class Prompt(_Frozen):
     environment: str
     references: Mapping[str, SerializeAsAny[Reference]]
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
-    """Origin of the task (data set, split, row, canary...). Never used for the verdict, so not part of the key."""
+    """Information on the task (data set, split, row, canary...). It never affects the verdict, so it is not part of `key`."""
     key: str = ""
-    """First 32 hex digits of sha256 over messages, environment and references; filled in when left empty."""
+    """First 32 hex digits of the sha256 of messages, environment and references; computed if left empty."""
 
     @model_validator(mode="after")
     def _fill_key(self) -> Self:
@@ -126,8 +126,8 @@ class ToolCall(_Frozen):
     raw: str
     """The text of the call, without the tags around it."""
     fault: Fault | None = None
-    """Why it was not run: it is no JSON object with a name and arguments (json), has no closing tag (unclosed), names no tool
-    of this episode (unknown), or its arguments do not fit the tool's schema (schema)."""
+    """Why the call was not run: it is no JSON object with a name and arguments (json), has no closing tag (unclosed), names no
+    tool of this episode (unknown), or its arguments violate the tool's schema (schema). None if the call is valid."""
 
 
 class Turn(_Frozen):
@@ -142,7 +142,7 @@ class Turn(_Frozen):
     calls: tuple[ToolCall, ...] = Field(default=(), exclude_if=lambda calls: not calls)
     """The tools that an assistant's turn calls, in order."""
     reward: float | None = Field(default=None, allow_inf_nan=False, exclude_if=lambda reward: reward is None)
-    """What an assistant's turn earned, where the session gives rewards by turn."""
+    """Reward of an assistant's turn, if the session gives a reward for each turn; else None."""
 
     @model_validator(mode="after")
     def _parts_fit_the_role(self) -> Self:
@@ -178,14 +178,15 @@ class Completion(_Frozen):
     text: str
     token_ids: tuple[int, ...] | None = None
     finish_reason: FinishReason | None = None
-    """What ended it: the model (stop); its limit of tokens (length); in an episode the limit of turns (turns), the context that
-    was full (context), or a turn that brings sessions down (limit, with why in `outcome`); or we (abort)."""
+    """What ended the completion: the model (stop), its token limit (length), or a failure or stop on our side (abort). Episodes
+    also end by the limit of turns (turns), a full context (context), or a turn that crashed its session (limit, with the reason
+    in `outcome`)."""
     turns: tuple[Turn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
-    """All turns of an episode; none where the model answers a prompt at once."""
+    """All turns of an episode after the prompt; empty if the completion is a single answer."""
     outcome: Mapping[str, JsonValue] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
     """What the session recorded when it was closed, such as the state of a game."""
     failure: ScoreError | None = Field(default=None, exclude_if=lambda failure: failure is None)
-    """Why our side could not go on with the episode. Such a completion has no reward, whoever scores it."""
+    """Why the environment could not go on with the episode, or None. If set, every environment scores it as ERROR."""
 
     @model_validator(mode="after")
     def _text_is_the_last_turn(self) -> Self:
@@ -204,7 +205,7 @@ class Completion(_Frozen):
 
     @classmethod
     def of(cls, value: CompletionLike) -> Completion:
-        """Return `value` as a Completion. `value` is a Completion, a text, or messages of which the last is the assistant's.
+        """Return `value` as a Completion. `value` is a Completion, a text, or chat messages that end with the assistant's.
 
         Raises:
             TypeError: `value` has another type. This is a mistake of the caller, never of the model.
@@ -233,7 +234,7 @@ CompletionLike = Completion | str | Sequence[Mapping[str, Any]]
 
 
 class Status(StrEnum):
-    """The kind of verdict. Only ERROR is a failure on our side and has no reward; every other status has a reward."""
+    """The kind of verdict. ERROR means that grading failed and there is no reward; every other status has a reward."""
 
     CORRECT = "correct"
     PARTIAL = "partial"
@@ -252,7 +253,7 @@ class StepScore(_Frozen):
     reward: float = Field(allow_inf_nan=False)
     reason: str = ""
     part: str = ""
-    """In a composition's score, the part that judged the step, named as in `components`; otherwise empty."""
+    """In a composition's score, the name in `components` of the part that judged the step; otherwise empty."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -262,7 +263,7 @@ class StepScore(_Frozen):
 
 
 class Raised(_Frozen):
-    """An exception that `judge` raised. It is a bug in the environment, even if this completion is blamed for it."""
+    """An exception that `judge` raised. It shows a bug in the environment, even if the completion is blamed for it."""
 
     error: str
     """Type and message."""
@@ -272,7 +273,7 @@ class Raised(_Frozen):
 
     @property
     def cause(self) -> str:
-        """Return the error's type and code location, equal for all completions that fail in the same way on the same line."""
+        """Return the error's type and code location. All completions with the same type of error on the same line share it."""
         return f"{self.error.partition(':')[0]} at {self.place}"
 
 
@@ -283,21 +284,23 @@ Components = Mapping[str, float | None]
 class Score(_Frozen):
     """A verdict. `reward` is None if and only if `status` is ERROR, and then `error` is set.
 
-    Build one with the named constructors. The base class of environments sets `grader` and `seconds`.
+    Build a score with the named constructors, such as `Score.correct`. The base class of environments sets `grader` and
+    `seconds`.
     """
 
     reward: float | None
     status: Status
     components: Components = Field(default_factory=dict)
-    """Numbers by name, such as the terms of the reward; None for one that could not be computed. The reward is not derived from
-    them: they are logged, and gdpo's `reward_weights` refer to them. In a composition's score, a part's component is
-    `part/component`."""
+    """Numbers by name, such as the terms of the reward; None for a number that could not be computed. They are logged, and the
+    `reward_weights` of the algorithm gdpo refer to them, but the reward is not computed from them. In a composition's score,
+    `part` names a part's reward and `part/component` a component of the part."""
     answer: str | None = None
     reason: str = ""
     steps: tuple[StepScore, ...] | None = None
     error: ScoreError | None = None
     raised: Raised | None = Field(default=None, exclude_if=lambda raised: raised is None)
-    """The exception that judging raised, if any. With LIMIT the completion is blamed for it, with ERROR the environment."""
+    """The exception that `judge` raised, or None. The status says who is to blame: the completion if it is LIMIT, the
+    environment if it is ERROR."""
     grader: str = ""
     seconds: float = 0.0
 
@@ -322,7 +325,7 @@ class Score(_Frozen):
 
     @property
     def scored(self) -> bool:
-        """Return whether this score is a verdict and not a failure on our side."""
+        """Return whether this score has a reward, that is, its status is not ERROR."""
         return self.status is not Status.ERROR
 
     @classmethod
@@ -370,15 +373,15 @@ class Score(_Frozen):
 
     @classmethod
     def of_failure(cls, error: ScoreError) -> Score:
-        """Return a score without a reward for `error`, a failure on our side."""
+        """Return a score without a reward for `error`, a failure of the grading."""
         return cls(reward=None, status=Status.ERROR, reason=error.message, error=error)
 
     @classmethod
     def of_episode(cls, completion: Completion, floor: float) -> Score | None:
         """Return the score of an episode that cannot be judged, or None if `completion` can be judged.
 
-        If our side failed in the episode, the score is an ERROR. If a turn of the model brought its session down, the reward is
-        `floor`.
+        If the environment failed during the episode, the score is an ERROR. If a turn of the model crashed its session, the
+        reward is `floor`.
         """
         if completion.failure is not None:
             return cls.of_failure(completion.failure)

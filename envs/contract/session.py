@@ -1,6 +1,6 @@
-"""Episodes of several turns: `Session` answers what the model writes, and an `Interactive` environment opens sessions.
+"""Episodes of several turns: a `Session` replies to the model's turns, and an `Interactive` environment opens sessions.
 
-The verdict stays `env.score(prompt, completion)`, a pure function of the prompt and of the saved episode (`Completion.turns`
+The verdict is still `env.score(prompt, completion)`. It depends only on the prompt and the saved episode (`Completion.turns`
 and `Completion.outcome`), so an episode can be graded again without its session.
 """
 
@@ -30,7 +30,7 @@ class ToolSpec(BaseModel):
 
 
 TOOLS = "tools"
-"""In `Prompt.metadata`: the tools of the prompt's episodes, as chat templates take them."""
+"""Key in `Prompt.metadata` of the tools that the prompt's episodes offer, in the format of chat templates."""
 
 
 def with_tools(prompt: Prompt, tools: Sequence[ToolSpec]) -> Prompt:
@@ -48,12 +48,12 @@ class Reply(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     messages: tuple[Message, ...] = ()
-    """What the model reads next: messages of the roles `tool` and `user`. Half surrogates become U+FFFD: no tokenizer takes
-    them, so a model that has a tool repeat one would end its episode on our side."""
+    """What the model reads next: messages of the roles `tool` and `user`. Lone surrogates become U+FFFD, since no tokenizer
+    accepts them; otherwise a model could end its episode with an error by making a tool repeat one."""
     done: bool = False
     """Whether the episode is over. If not, there is at least one message."""
     reward: float | None = Field(default=None, allow_inf_nan=False)
-    """What the turn earned, where the environment gives rewards by turn."""
+    """Reward of the turn, if the environment gives a reward for each turn; else None."""
 
     @field_validator("messages")
     @classmethod
@@ -81,13 +81,13 @@ class Session(Protocol):
         """The tools that the model may call."""
 
     def read(self, text: str) -> Turn:
-        """Return `text`, which the model wrote, as a turn that holds the tool calls in it. No text makes this method raise."""
+        """Return the model's `text` as a turn, with the tool calls that the text contains. No text makes this method raise."""
 
     def respond(self, turn: Turn) -> Reply:
         """Return the reply to `turn`, a turn of the model.
 
         Raises:
-            EnvironmentFailure: our side cannot go on. The episode then gets no reward.
+            EnvironmentFailure: the environment cannot go on. The episode then gets no reward.
         """
 
     def close(self) -> Mapping[str, JsonValue]:
@@ -106,13 +106,13 @@ class Interactive(Protocol):
 
         Raises:
             UsageError: the prompt was made by another environment.
-            EnvironmentFailure: our side cannot begin.
+            EnvironmentFailure: the environment cannot begin an episode.
         """
 
 
 def opens_sessions(environment: object) -> bool:
     """Return whether `environment` has episodes.
 
-    A wrapper, which can only open the sessions of the environments that it wraps, declares it itself.
+    A wrapper always has a method `open`, so its attribute `opens_sessions` says whether a wrapped environment has episodes.
     """
     return isinstance(environment, Interactive) and bool(getattr(environment, "opens_sessions", True))

@@ -32,7 +32,7 @@ class Transcript:
         self.written += 1
 
     def replace_last(self, turn: Turn) -> None:
-        """Replace the last turn by `turn`, which the session has parsed and which holds the tool calls."""
+        """Replace the last turn by `turn`, the same turn as the session has parsed it, with its tool calls."""
         self.turns[-1] = turn
 
     def answer(self, reply: Reply) -> None:

@@ -1,8 +1,8 @@
-"""The `dialogue` environment: a language model plays the user whom the policy serves.
+"""The `dialogue` environment: the policy talks with a user who is played by another language model.
 
-- `options`: which model plays the user, and what a task says of the user.
-- `protocol`: what that model is asked, and how its reply is read.
-- `user`: the user of one episode, who answers through the endpoint.
+- `options`: which model plays the user, and what a task says about the user.
+- `protocol`: the request to the user's model, and how its reply is read.
+- `user`: the simulated user of one episode, whose messages come from a chat endpoint.
 - `conversation`: a conversation as one text, for a judge.
-- `environment`: sessions, and the verdict by another environment.
+- `environment`: the sessions; another environment gives the verdict.
 """

@@ -1,4 +1,4 @@
-"""A conversation as one text, for a judge: who speaks is marked by lines that no speaker can write."""
+"""Writes a conversation as one text, for a judge. Lines that no speaker can forge say who speaks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEX_DIGITS = 12
 
 
 def visible(text: str) -> str:
-    """Return the part of a turn that the user sees: `text` without the thinking, or `NOTHING` if nothing else is left."""
+    """Return the part of a turn that the user sees: `text` without the thinking, or `NOTHING` if that is empty."""
     shown = (strip_thinking(text) or "").strip()
     # A lone surrogate has no UTF-8 form; in its place stands what every editor would show.
     return shown.encode("utf-8", "replace").decode() if shown else NOTHING
@@ -33,8 +33,8 @@ def opening(prompt: Prompt) -> list[Line]:
 def as_text(prompt: Prompt, completion: Completion) -> str:
     """Return the conversation of an episode as one text, without tool calls and their results.
 
-    A line `--- user CODE ---` or `--- assistant CODE ---` begins each turn. The code is a hash of all turns, and control tokens
-    in the turns are broken, so that no turn can contain such a line or end the quote in which a judge reads the conversation.
+    A line `--- user CODE ---` or `--- assistant CODE ---` begins each turn. CODE is a hash of all turns, so no turn can contain
+    such a line. Chat control tokens in the turns are broken up, so no turn can end the quotation that a judge reads.
     """
     lines = opening(prompt)
     if completion.turns:

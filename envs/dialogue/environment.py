@@ -1,4 +1,4 @@
-"""The `dialogue` environment: episodes with a user whom a model plays, judged by another environment."""
+"""The `dialogue` environment: episodes with a user who is played by a model. Another environment judges them."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class DialogueEnvironment:
     """Conversations with a user played by a language model; another environment judges them.
 
     Args:
-        verdict: the environment that judges, or its name. If it has tools (`ToolEnvironment`), the tools answer a turn with
-            calls, and the user answers any other turn.
+        verdict: the environment that judges, or its name. If it has tools (`ToolEnvironment`), turns with tool calls are
+            answered by the tools, and all other turns by the user.
         options: fields of `DialogueOptions`.
 
     Raises:
@@ -131,7 +131,10 @@ class DialogueEnvironment:
         metadata: Mapping[str, Any] | None = None,
         **reference: Any,
     ) -> Prompt:
-        """Return a task: the user's first message, `wants`, `knows` and `manner`, and the judging environment's reference.
+        """Return a task for a conversation.
+
+        `text` holds the conversation up to the user's first message. `reference` holds `wants`, `knows` and `manner`, which
+        describe the user (see `UserReference`), and the fields of the judging environment's reference.
 
         Raises:
             UsageError: a field is missing, unknown or of the wrong type, or the last message is not the user's.
@@ -181,11 +184,11 @@ class DialogueEnvironment:
         )
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return an answer that scores the maximum without a conversation, or None if the judging environment has none."""
+        """Return the judging environment's gold, a single answer that scores the maximum without a conversation, or None."""
         return self.inner.gold(self._judged(prompt))
 
     def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
-        """Return the judging environment's score of an episode or a single text. No request goes to the user's endpoint.
+        """Return the judging environment's score of an episode or a single text. No request goes to the user's model.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -199,7 +202,7 @@ class DialogueEnvironment:
         return score.model_copy(update={"grader": self.grader})
 
     def check(self) -> None:
-        """Check the judging environment, and that the user's endpoint answers, accepts the key and has the model."""
+        """Check the judging environment, and check that the user's endpoint answers, accepts the API key and has the model."""
         self.inner.check()
         look(self.options)
 
@@ -257,11 +260,11 @@ class DialogueSession:
         return self._tools.tools if self._tools is not None else ()
 
     def read(self, text: str) -> Turn:
-        """Return `text`, which the model wrote, as a turn. If there are tools, the turn holds its calls."""
+        """Return the model's `text` as a turn, with the tool calls in it if the judging environment has tools."""
         return self._tools.read(text) if self._tools is not None else Turn(role="assistant", text=text)
 
     def respond(self, turn: Turn) -> Reply:
-        """Return the reply to `turn`: from the tools if it calls any, else from the user, who may end the conversation.
+        """Return the reply to `turn`: from the tools if the turn calls any, else from the user, who may end the conversation.
 
         Raises:
             EnvironmentFailure: a tool or the endpoint failed.
@@ -289,7 +292,7 @@ class DialogueSession:
         return Reply(done=True)
 
     def close(self) -> Mapping[str, JsonValue]:
-        """End the conversation. Return how it ended, how many messages the user wrote and their cost."""
+        """End the conversation. Return how it ended, how many messages the user wrote, and what they cost."""
         self._closed = True
         outcome = dict(self._tools.close()) if self._tools is not None else {}
         cost = components(self._user.spent, self._options)

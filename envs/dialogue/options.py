@@ -1,4 +1,4 @@
-"""Options of the `dialogue` environment, and what its tasks say of the user."""
+"""Options of the `dialogue` environment, and the fields with which its tasks describe the user."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class DialogueOptions(EndpointOptions):
     verdict_options: Mapping[str, JsonValue] = {}
     """Options of that environment."""
     judged: Literal["last", "conversation"] = "last"
-    """What it judges: the assistant's last turn, or the whole conversation, which is for `judge` alone."""
+    """What the judging environment reads: the assistant's last turn, or the whole conversation, which only `judge` can read."""
     most_messages: int = Field(8, ge=1)
-    """Messages that the user writes after the first, which is the task's. The assistant's next turn is the last."""
+    """Most messages that the user writes after the task's first message. The assistant's turn after them ends the episode."""
     max_chars: int = Field(8000, ge=100)
-    """A longer text is cut in the middle when it is shown to the user or comes from the user."""
+    """Most characters of a message to or from the user. A longer message is cut in the middle."""
     max_tokens: int = Field(512, ge=1)
     """Most tokens of a reply of the user's."""
     total_s: float = Field(25.0, gt=0)
-    """Wall time of one message of the user's with all its requests and waits. Keep it below the time limit of a turn, 30."""
+    """Seconds of wall time for one user message, with all its requests and waits. Keep it below the limit of a turn, 30 s."""
     cache: str = ""
-    """A file that keeps the user's replies by all that they depend on, so that an episode can be replayed; empty for one that
-    lives as long as this environment."""
+    """Path of a file that stores the user's replies, so that an episode can be replayed. If empty, a temporary file is used,
+    which is removed with this environment."""

@@ -1,8 +1,9 @@
-"""What the model that plays the user is asked, and how its reply is read.
+"""The request to the model that plays the user, and the parser of its reply.
 
-Everything that the policy has written is quoted as the `judge` environment quotes a submission: between lines with a code that
-is a hash over all quoted texts. The end of a conversation is said with another code, made of the first. No text of the policy
-can hold either of them, since it would have to hold a hash of itself, and so no model can be made to end by repeating one.
+Everything that the policy has written is quoted as in the `judge` environment: between lines with a code that is a hash of all
+quoted texts. To end the conversation, the user's model writes a second code, which is derived from the first. The policy cannot
+write either code, since its text would have to contain a hash of itself. So the policy cannot make the user's model end the
+conversation by repeating a text.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class UserForm:
         """Return the user's message in `reply`, and whether it ends the conversation.
 
         Raises:
-            Garbage: `reply` is not that object, or its message is empty or reveals a code.
+            Garbage: `reply` is not this JSON object, or its message is empty or contains a code of the request.
         """
         fields = sole_object(reply)
         if set(fields) != {"message", "end"}:
@@ -97,10 +98,10 @@ class UserForm:
 
 
 def request(user: UserReference, lines: Sequence[Line]) -> tuple[str, UserForm]:
-    """Return the text that asks the model for the user's next message, and the form that its reply must have.
+    """Return the text that asks the model for the user's next message, and the form that parses the reply.
 
     Args:
-        user: the user's aims and knowledge.
+        user: what the user wants and knows, and how the user writes.
         lines: the conversation so far, as the user sees it.
     """
     knows = "\n".join(f"{number}. {' '.join(fact.split())}" for number, fact in enumerate(user.knows, 1))

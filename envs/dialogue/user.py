@@ -1,4 +1,4 @@
-"""The user of one episode: asks the endpoint for each next message, and gets the same replies in a replay."""
+"""The simulated user of one episode. Each message comes from a chat endpoint; a replay gets the recorded messages."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _CONTROL = "I see. Could you tell me more?"
 
 
 class TextRefused(Exception):
-    """The endpoint gives no readable reply to this text of the assistant, although it does to another text."""
+    """The endpoint gives no readable reply to the assistant's text, although it replies to a plain text in its place."""
 
 
 class SimulatedUser:
     """A user played by a model.
 
     Args:
-        options: the endpoint, and the file of recorded replies.
-        reference: the user's aims and knowledge.
-        seed: name of the episode. The request's `seed` is derived from it and the number of the message.
+        options: the options, which name the endpoint and the file of recorded replies.
+        reference: what the user wants and knows, and how the user writes.
+        seed: name of the episode. The `seed` of each request is derived from this name and the number of the message.
     """
 
     def __init__(self, options: DialogueOptions, reference: UserReference, seed: str) -> None:
@@ -37,7 +37,7 @@ class SimulatedUser:
         """Return the user's next message, safe for any chat template.
 
         Raises:
-            TextRefused: the assistant's text is the reason why there is no reply.
+            TextRefused: there is no readable reply, and the assistant's text is the cause.
             EnvironmentFailure: the endpoint fails.
         """
         deadline = time.monotonic() + self._options.total_s

@@ -1,7 +1,7 @@
-"""Extraction: where the answer stands in a completion. Imports the tables of `latex`, and nothing of `math`.
+"""Extraction: finds the answer in a completion. The package imports the tables of `latex`, but nothing from `math`.
 
-- `methods`: `extract`, by box, `####`, "final answer is", label or last number; `strip_thinking`.
-- `boxes`: the scanner of boxes, and rows of boxes that are one answer.
+- `methods`: `extract` finds the answer by box, `####`, "final answer is", label or last number; `strip_thinking`.
+- `boxes`: the scanner for LaTeX boxes (the command `boxed`), and rows of boxes that together are one answer.
 - `partial`: whether a box holds only a part of a formula; `sides` examines the tokens on either side of it.
 - `box_suffix`: the unit, percent sign or base that directly follows a box.
 - `fences`: programs in fenced blocks.

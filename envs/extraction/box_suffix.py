@@ -1,4 +1,4 @@
-r"""The suffix of a box that belongs to its answer: `\boxed{28}\%`, `\boxed{204}_5`, `\boxed{5}$ square miles`."""
+r"""Finds the suffix of a box that belongs to its answer, as in `\boxed{28}\%`, `\boxed{204}_5`, `\boxed{5}$ square miles`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLAIN = _SCALES | {"square", "cubic"}
 
 
 def after_box(text: str, start: int = 0) -> str:
-    r"""Return the percent sign, degree sign, base, scale word or unit that `text` has at `start`, or an empty string.
+    r"""Return the percent sign, degree sign, base, scale word or unit at `start` in `text`, or an empty string.
 
     A unit that a formula would read as letters is returned inside `\text`.
     """

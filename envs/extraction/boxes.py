@@ -1,9 +1,9 @@
 r"""Scanner of boxes: `\boxed{...}`, `\fbox{...}`, `\boxed 5`, `\boxed\frac12`; and rows of boxes.
 
-The scan takes linear time, even for two hundred thousand opened boxes: repetitions in the token pattern are possessive,
-bounded or can end in one way only, and a stack matches the braces. Boxes in code fences, in backticks or behind a percent sign
-count, since models put answers there. So do two damaged spellings: `\beginboxed{5}`, and a backspace or form feed that was
-`\b` or `\f` before a faulty decoding.
+The scan takes linear time, even for two hundred thousand opened boxes: repetitions in the token pattern are possessive or
+bounded or can end in only one way, and a stack matches the braces. Boxes in code fences, in backticks or after a percent sign
+count, since models put answers there. Two damaged spellings count too: `\beginboxed{5}`, and a control character (backspace or
+form feed) in the place of `\b` or `\f`, which a faulty decoding leaves.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _hint(text: str) -> int | None:
 
 
 def marks(text: str) -> int:
-    """Return the number of boxes that begin in `text`, balanced or not."""
+    """Return the number of boxes that begin in `text`, whether their braces balance or not."""
     start = _hint(text)
     return 0 if start is None else len(MARK.findall(text, start))
 
@@ -108,11 +108,11 @@ class BoxRow(NamedTuple):
     """Several boxes that together are one answer."""
 
     boxes: tuple[str, ...]
-    """Contents: two or more, not all equal. Dots stand for the boxes beyond `MAX_BOXES` or `MAX_ROW_CHARS`."""
+    """Contents of the boxes: two or more, not all equal. Dots replace the boxes beyond `MAX_BOXES` or `MAX_ROW_CHARS`."""
     joiner: Literal["comma", "and", "or"]
-    """`or` if it stands between any two boxes, else `and` if it does, else `comma`."""
+    """`or` if any two boxes are joined by "or"; otherwise `and` if any two are joined by "and"; otherwise `comma`."""
     loose: bool
-    r"""Whether other words or a blank line stand between them: `\boxed{1} papers and \boxed{2} bins`."""
+    r"""Whether other words or a blank line stand between the boxes, as in `\boxed{1} papers and \boxed{2} bins`."""
     first: Box
     """The first box."""
 
@@ -136,7 +136,7 @@ _AND = re.compile(r"(?<![A-Za-z])(?:and|land)(?![A-Za-z])|[和与]")
 _LONGEST_GAP = 80
 MAX_BOXES = 64
 MAX_ROW_CHARS = 4_000
-"""Limits of a row: a longer one is a list of guesses, not an answer."""
+"""Limits of a row, in boxes and in characters. A longer row is a list of guesses, not an answer."""
 _MOST_WORDS = 5
 # Words by which a second box is no correction of the first but a doubt: `\boxed{4} or maybe \boxed{5}`.
 _HEDGE = re.compile(
@@ -152,10 +152,11 @@ _NOT_IN_ROWS = frozenset(
 
 
 def box_row(text: str, boxes: list[Box]) -> BoxRow | None:
-    """Return the row of boxes that ends with the last of `boxes`, or None if that box stands alone or all have equal contents.
+    """Return the row of boxes that ends with the last of `boxes`.
 
-    The boxes of a row are separated by spaces, commas, `and`, `or` or nothing. If a few other words stand beside a comma or
-    `and`, the row is marked as loose; a word that corrects the answer, such as `no`, ends it.
+    Return None if the last box stands alone, or if all boxes of the row have equal contents. The boxes of a row are separated
+    by spaces, commas, `and`, `or` or nothing. If a few other words stand beside a comma or `and`, the row is marked as loose. A
+    word that corrects an answer, such as `no`, ends the row.
     """
     members = boxes[-1:]
     size = 0

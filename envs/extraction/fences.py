@@ -1,9 +1,12 @@
-"""Finding the program in a completion: fenced blocks, in one linear pass over the lines that can open or close one.
+"""Finds the program in a completion: its fenced code blocks, in one linear pass over the lines that can open or close one.
 
-Fences are CommonMark's, with liberties that completions need. A fence may be indented at will (lists), stand in a quote (`>`)
-or behind an opening tag (`<answer>`). A fence of the same kind that names a language inside an open block opens a block of its
-own: a draft that was broken off does not swallow the block that follows, and a program inside a markdown answer is found. With
-any other text behind it on its line it closes the block. A long fence that none of its length closes is closed by a short one.
+Fences follow CommonMark, with these exceptions for completions:
+
+- A fence may have any indentation (in lists), stand in a quotation (`>`) or follow an opening tag (`<answer>`).
+- If a block is open, a fence of the same kind that names a language opens a new block. So a draft that breaks off does not
+  swallow the next block, and a program inside a markdown answer is found.
+- A fence of the same kind with any other text behind it closes the block.
+- If no fence of the same length follows a long fence, a shorter fence closes its block.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ class Block(NamedTuple):
     end: int
 
     def code(self, text: str) -> str:
-        """Return the block's content from `text`, with uniform line ends, less the fence's indentation and quote marks."""
+        """Return the block's content in `text`, with uniform line ends, less the fence's indentation and quote marks `>`."""
         code = text[self.content_start : self.content_end].replace("\r\n", "\n")
         if self.depth:
             code = re.sub(rf"^(?:[ \t]{{0,3}}> ?){{1,{self.depth}}}", "", code, flags=re.MULTILINE)
@@ -119,7 +122,7 @@ class _Fence(NamedTuple):
 
 
 def blocks(text: str) -> tuple[list[Block], bool]:
-    """Return the complete fenced blocks in `text`, in the order in which they end, and whether one was never closed."""
+    """Return the complete fenced blocks in `text`, in the order of their ends, and whether any block was never closed."""
     found, opened = _read(text, frozenset())
     long = frozenset(block.start for block in opened if block.length > _SHORTEST)
     if long:
@@ -153,12 +156,12 @@ def _read(text: str, short: frozenset[int]) -> tuple[list[Block], list[_Open]]:
 def sole_block(text: str, language: str = "") -> tuple[str, str]:
     """Return (content, problem) for a `text` that must be a single fenced block; `problem` is empty if it is.
 
-    This is stricter than `blocks`: no text may stand beside the block, and a fence inside that closes it makes two blocks of
-    it.
+    This is stricter than `blocks`: no text may stand outside the block, and a fence within the block that closes it counts as
+    the end of a first block.
 
     Args:
         text: the whole answer.
-        language: language tag that the block must have; with '' any tag or none.
+        language: language tag that the block must have; with '' any tag or no tag will do.
     """
     text = text.strip()
     opening = _SOLE_OPENING.match(text)

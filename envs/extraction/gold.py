@@ -1,4 +1,7 @@
-"""Finds the answer in a gold completion, to combine the golds of several parts and to build hacks from a gold."""
+"""Finds the answer in a gold completion, which must score the maximum.
+
+The parts of a composition use it to combine their golds, and conformance checks use it to build reward hacks from a gold.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class GoldText(NamedTuple):
 
     @property
     def marked(self) -> bool:
-        """Return whether a box, tag, label or fence marks the answer; otherwise the whole text is the answer."""
+        """Return whether a box, tag, label or fence marks the answer. If not, the whole text is the answer."""
         return bool(self.before or self.after)
 
     def holding(self, answer: str) -> str:
@@ -36,8 +39,8 @@ class GoldText(NamedTuple):
 def cut(gold: str) -> GoldText:
     r"""Return `gold` split at its answer.
 
-    The answer is the content of the last fenced block. Without a block it is that of the last balanced `\boxed{}`, else that of
-    the last `<answer>`, else the text after the last label such as `Answer:`, else the whole text.
+    The answer is the first of these that exists: the content of the last fenced block, of the last balanced `\boxed{}` or of
+    the last `<answer>` tag, the text after the last label such as `Answer:`, the whole text.
     """
     blocks = [*_FENCED.finditer(gold)]
     if blocks:
@@ -55,9 +58,13 @@ def cut(gold: str) -> GoldText:
 
 
 def gold_candidates(golds: Sequence[str]) -> Iterator[str]:
-    """Yield completions that may satisfy all the parts that wrote `golds`, of which the first is the primary part's.
+    """Yield completions that may satisfy all parts of a composition.
 
-    First come the golds alone, then each other gold with the primary part's answer, then pairs of golds one after the other.
+    First come the golds alone, then each other gold with its answer replaced by that of the first gold, then pairs of golds
+    joined.
+
+    Args:
+        golds: the golds of the parts, the primary part's first.
     """
     if not golds:
         return

@@ -28,7 +28,7 @@ class Extraction(NamedTuple):
     after: str = ""
     """For a box: the percent sign, degree sign, base, scale word or unit that directly follows it; see `after_box`."""
     row: BoxRow | None = None
-    """For a box: the row of boxes that it ends, if it does not stand alone."""
+    """For a box: the row of boxes that ends with this box; None if the box stands alone."""
     part: str = ""
     r"""For a box: the text around it that makes it a part of something larger (`-\boxed{5}`); see `beside`."""
 
@@ -145,7 +145,7 @@ _DOLLAR = re.compile(r"\\.|(\$\$?)", re.DOTALL)
 
 
 def last_span(text: str) -> str | None:
-    """Return the last number or LaTeX span in `text`, whichever ends later. Used if the prompt asked for no answer mark."""
+    """Return the last number or LaTeX span in `text`, whichever ends later. For prompts that ask for no mark of the answer."""
     spans = _spans(text)
     return max(spans)[1].strip() or None if spans else None
 
@@ -195,11 +195,10 @@ METHODS: dict[Method, Callable[[str], str | None]] = {
 
 
 def extract(text: str, methods: Sequence[Method] = ("boxed",)) -> Extraction | None:
-    r"""Return the answer that the first successful one of `methods` finds in `text`, or None.
+    r"""Return the answer that the first successful one of `methods` finds in `text`, or None if all fail.
 
-    List the most trusted method first.
-
-    An empty answer (`\boxed{}`) is returned as an empty string, so that a less trusted method does not overrule it.
+    List the most trusted method first. An empty answer (`\boxed{}`) counts as found and is returned as an empty string, so that
+    no less trusted method overrules it.
     """
     for method in methods:
         if method == "boxed" or (method == "last" and _ends_in_box(text)):

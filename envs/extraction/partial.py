@@ -1,6 +1,6 @@
 r"""Whether a box holds only a part of a formula: `-\boxed{5}`, `\boxed{5}/2`, `2\boxed{5}`, `\sqrt{\boxed{5}}`.
 
-Two hundred characters on either side of the box are examined (`sides.py`), through the braces and parentheses around it.
+Two hundred characters on either side of the box are examined (`sides.py`), including those outside its enclosing brackets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DENIED = re.compile(r"(?<![A-Za-z'])(?:not|minus)\s{1,4}(?:\$|\\\()?\s{0,4}\Z",
 
 
 def beside(text: str, first: Box, last: Box | None = None) -> str:
-    """Return the text around the boxes `first` to `last` if they are only part of a larger expression, and else ""."""
+    """Return the text around the boxes `first` to `last` if they are only part of a larger expression, otherwise ""."""
     last = last or first
     start = first.start
     before = text[max(0, start - _REACH) : start]

@@ -1,8 +1,9 @@
-r"""Whether the tokens on either side of a box make it a part of something larger: `precedes` (left) and `follows` (right).
+r"""Decides whether the tokens beside a box make it a part of something larger: `precedes` (left) and `follows` (right).
 
 Relations, words, punctuation, units, conditions and labels may stand beside a whole answer. Operators, factors, digits and
-functions make it a part of something else, and so does a denial (`x \ne`). Outside a formula a sign is an operator only if it
-is written like one: `- \boxed{5}` is an item of a list, `\boxed{5}!` an exclamation.
+functions make the box a part of a larger expression. A denial before the box, such as `x \ne`, is treated in the same way.
+Outside a formula, a sign is an operator only if it is written like one: `- \boxed{5}` is an item of a list, and `\boxed{5}!` is
+an exclamation.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from verigym.envs.latex.vocabulary import is_product as is_letter_product
 GROUPED = frozenset(r"^ _ \frac \dfrac \tfrac \cfrac \sfrac \sqrt \binom \dbinom \tbinom".split())
 """Commands and signs whose following braces hold an argument."""
 WRAPPING = GROUPED | frozenset(r"\overline \bar \cancel \bcancel \xcancel \sout \st \phantom \hphantom \vphantom".split())
-"""Commands that change, hide or strike out a box in their braces."""
+"""Commands that change the value of a box inside their braces, or hide it or strike it out."""
 
 VALUES = frozenset("* / ± sym const frac sqrt cbrt root binom over func big setop not ⌊ lbar".split())
 _BEFORE = VALUES | {"<", ">", "⌋", "rbar", "mod"}
@@ -33,7 +34,7 @@ _SPACES = frozenset((r"\,", r"\;", r"\:", r"\!", r"\ ", r"\/", "~", "&"))
 _COLORS = frozenset("color textcolor colorbox".split())
 _GAPS = frozenset((r"\quad", r"\qquad"))
 ACROSS = frozenset("* / ± < > mod".split())
-"""Kinds of operators that reach into the next cell or over a wide gap; values do not."""
+"""Kinds of operators that connect a box with a token in the next table cell or across a wide space. Values do not."""
 DELIMITERS = frozenset(("$", r"\(", r"\)"))
 _EMPHASIS = frozenset("*_`\"'")
 NUMERAL = re.compile(r"[0-9]++(?:[.,][0-9]++)*")
@@ -48,7 +49,7 @@ _OPERATOR_WORDS_BEFORE = re.compile(
 def skip(tokens: list[str], math: bool) -> list[str]:
     """Return `tokens` without the leading tokens that print nothing.
 
-    Outside a formula (`math` is False), leading marks of emphasis are left out too.
+    Outside a formula (`math` is False), leading emphasis marks such as `*` are skipped too.
     """
     for place, token in enumerate(tokens):
         if not is_blank(token) and (math or token not in _EMPHASIS):
@@ -87,9 +88,10 @@ def _inside(left: list[str], math: bool) -> list[str]:
 
 
 def owner(left: list[str]) -> tuple[str, list[str]]:
-    r"""Return the command whose argument begins with the open bracket at the end of `left`, and the tokens left of the command.
+    r"""Return the command whose argument an open bracket begins, and the tokens left of the command.
 
-    `{` of `\frac{1}{` belongs to `\frac`, that of `x^{` to `^`, that of `\textcolor{red}{` to `\textcolor`.
+    `left` holds the bracket and the tokens left of it, in leftward order. The last bracket of `\frac{1}{` belongs to `\frac`,
+    that of `x^{` to `^`, and that of `\textcolor{red}{` to `\textcolor`.
     """
     rest = left[1:]
     while left[0] == "{" and rest and rest[0] in "}]":
@@ -155,7 +157,7 @@ def breaks(tokens: list[str], rest: list[str]) -> bool:
 
 
 def precedes(left: list[str], math: bool) -> bool:
-    """Return whether the tokens to the left of a box, read leftwards, take the box as their operand."""
+    """Return whether the tokens left of a box, given in leftward order, take the box as their operand."""
     rest = _inside(left, math)
     if not rest or (not math and breaks(left, rest)):
         return False
@@ -267,7 +269,7 @@ _REMARK = re.compile(r"(?:if|when|whenever|for|where|since|because|as|so|with|wh
 
 
 def follows(right: list[str], math: bool) -> bool:
-    """Return whether the tokens to the right of a box continue its value."""
+    """Return whether the tokens right of a box continue its value, as `/2` does."""
     right = [token for token in right if token != "{"]  # braces print nothing
     rest, powered = _past_unit(skip(right, math), math)
     while rest[:1] == ["}"] and right[0] == "}":

@@ -1,7 +1,7 @@
-r"""Whether a text shows anything: `blank` judges its characters, `hollow` the text as Markdown, HTML and LaTeX render it.
+r"""Decides whether a text shows anything: `blank` looks at its characters, `hollow` at the rendered Markdown, HTML and LaTeX.
 
-The Unicode category decides whether a character shows. A LaTeX command shows, unless it is known to print nothing (`\quad`) or
-not to print its argument (`\phantom{1}`). Linear time.
+The Unicode category decides whether a character is visible. A LaTeX command is visible, except for commands known to print
+nothing (`\quad`) or to hide their argument (`\phantom{1}`). Both functions take linear time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 
 
 def blank(text: str) -> bool:
-    """Return whether no character of `text` is visible: only spaces, controls, marks without a letter, and blank glyphs."""
+    """Return whether `text` has only invisible characters: spaces, controls, marks without a letter, and blank glyphs."""
     return not any(map(_seen, text))
 
 

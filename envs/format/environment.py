@@ -1,6 +1,7 @@
-r"""The `format` environment: judges a completion's layout: tags in order, boxes, and JSON, a pattern or a fence for the answer.
+r"""The `format` environment: judges only a completion's layout, such as tags, boxes, and an answer in JSON or in a code fence.
 
-Well-formed nonsense gets the full reward, so put it in a `Gate` or a sum with an environment that judges the answer.
+Well-formed nonsense gets the full reward. So combine this environment, in a `Gate` or a `WeightedSum`, with another environment
+that judges the answer.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
             full_match(self.options.pattern, "")
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a completion in the layout asked for, or None if a schema or a pattern restricts the content too."""
+        """Return a completion in the layout that the options ask for, or None if a schema or pattern restricts its content."""
         options = self.options
         if self._asks_for_content():
             return None

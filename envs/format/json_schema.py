@@ -22,7 +22,7 @@ _REFUSED = {
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Refuse a `schema` that is not a valid JSON schema, or that cannot be checked in linear time.
+    """Check that `schema` is a valid JSON schema, and that answers can be checked against it in linear time.
 
     Raises:
         ValueError: `schema` is refused; the message says why and what to do.
@@ -59,10 +59,10 @@ def _keywords(value: Any, named: bool = False) -> Iterator[tuple[str, Any]]:
 
 
 def follows_schema(value: Any, schema: Mapping[str, Any]) -> str:
-    """Return where `value` violates `schema`, or an empty string if it does not.
+    """Return a text that says where `value` violates `schema`, or an empty string if `value` follows the schema.
 
     Raises:
-        EnvironmentFailure: `unavailable`, because jsonschema is not installed.
+        EnvironmentFailure: jsonschema is not installed (kind `unavailable`).
     """
     try:
         error = next(_validator(canonical_json(schema)).iter_errors(value), None)

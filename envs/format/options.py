@@ -28,7 +28,7 @@ class FormatOptions(Options):
     """The layout asked for."""
 
     preset: Literal["r1", "r1-zero", "boxed", "json"] | None = None
-    """Sets several of the others at once; the table of presets says which. Those given beside it win."""
+    """Named set of values for several of these options; see the table of presets. Options that are given explicitly win."""
     tags: tuple[str, ...] = ("think",)
     """Names of the tags, in the order in which each must stand exactly once: `<think>...</think>`."""
     outside: Literal["after", "anywhere", "nowhere"] = "after"
@@ -36,21 +36,23 @@ class FormatOptions(Options):
     empty_tags: bool = False
     """Whether a tag may hold nothing."""
     boxes: int | None = Field(1, ge=0)
-    r"""How many non-empty `\boxed{}` the completion holds, all told; None: any number, anywhere."""
+    r"""Number of non-empty `\boxed{}` that the whole completion must hold; None: any number, anywhere."""
     box_in: str = "after"
     """Where the boxes stand: after the last tag, anywhere, or in the tag of that name."""
     opened_by_prompt: bool = False
     """Whether the chat template writes the first opening tag, so that completions begin inside it."""
     answer_in: str = "after"
-    """Where the next four look: after the last tag (everything, where there are no tags), or in the tag of that name."""
+    """Where the answer stands that the next four options check: after the last tag (without tags: everywhere), or in the
+    named tag."""
     fence: str | None = None
-    """The answer is one fenced code block, and nothing beside it, that names this language; '': any language or none."""
+    """Language of the single fenced code block that the whole answer must be; '': any language or none; None: no check."""
     json_answer: bool = False
-    """Whether the answer is JSON: no nan, no key twice. With `fence`, the block's content."""
+    """Whether the answer must be JSON, without nan and duplicate keys. With `fence`, the answer is the block's content."""
     json_schema: Mapping[str, JsonValue] | None = None
     """A JSON Schema (draft 2020-12) that the JSON follows. Patterns are read by RE2; references stay inside the schema."""
     pattern: str | None = None
-    """A regular expression in RE2's syntax that the whole answer fits. With `fence`, the block's content."""
+    """A regular expression in RE2's syntax that the whole answer must match. With `fence`, the answer is the block's
+    content."""
     graded: bool = False
     """Whether the reward is the share of the rules that are kept; otherwise it is all or nothing."""
 

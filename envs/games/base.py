@@ -1,7 +1,7 @@
-"""Base classes of games: the rules are written once, for the session that plays and for the verdict on what was played.
+"""Base classes of games. A game's rules are written once; the session that plays and the verdict on an episode both use them.
 
-`judge` plays the game again from the assistant's turns. Nothing else in a saved episode counts: replies, rewards of turns and
-the outcome could have been made up by whoever wrote the file.
+`judge` plays the game again from the assistant's turns. It ignores everything else in a saved episode, since whoever wrote the
+file could have invented the replies, the rewards of turns and the outcome.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class GameOptions(Options):
     """Options that all games share."""
 
     turn_rewards: bool = False
-    """Whether each turn of an episode carries what it brought the player nearer to the end (`Turn.reward`), 1 in all."""
+    """Whether each turn has a reward for its progress (`Turn.reward`). The rewards of a won game add up to 1."""
 
 
 class Game(ABC):
@@ -37,10 +37,10 @@ class Game(ABC):
 
     @abstractmethod
     def play(self, text: str) -> Reply:
-        """Play one turn. Every `text` counts as a turn; if it is not a valid move, the reply says so.
+        """Play one turn. Every `text` counts as a turn; if the text is not a valid move, the reply says so.
 
         Returns:
-            The text that the player reads next, and the reward of the turn (`Reply.reward`, never None).
+            The text that the player reads next, and the reward of the turn in `Reply.reward`, which is never None here.
         """
 
     @abstractmethod
@@ -57,7 +57,7 @@ class GameSession:
         self._game, self._turn_rewards, self._closed = game, turn_rewards, False
 
     def read(self, text: str) -> Turn:
-        """Return `text`, which the model wrote, as a turn. Games have no tools, so it holds no calls."""
+        """Return the model's `text` as a turn. Games have no tools, so the turn holds no tool calls."""
         return Turn(role="assistant", text=text)
 
     def respond(self, turn: Turn) -> Reply:
@@ -85,7 +85,7 @@ G = TypeVar("G", bound=Game)
 
 
 class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
-    """Base class of games. A subclass writes `make`, `begin`, `verdict`, `expert` and `most_turns`."""
+    """Base class of environments that are games. A subclass writes `make`, `begin`, `verdict`, `expert` and `most_turns`."""
 
     @abstractmethod
     def begin(self, reference: R) -> G:
@@ -93,7 +93,7 @@ class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
 
     @abstractmethod
     def verdict(self, game: G, completion: Completion) -> Score:
-        """Return the score of `game` after the last turn. Of `completion`, only the way in which the episode ended is used."""
+        """Return the score of `game` after its last turn. `completion` is used only to see how the episode ended."""
 
     @abstractmethod
     def expert(self, prompt: Prompt) -> Policy:
@@ -104,7 +104,7 @@ class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
         """Return the number of turns after which the game always ends, for `run_episode(max_turns=...)`."""
 
     def open(self, prompt: Prompt, seed: str) -> GameSession:
-        """Return the session of a new episode on `prompt`. `seed` has no effect, since only the task of a game is random.
+        """Return the session of a new episode on `prompt`. `seed` has no effect: chance plays a part only in making the task.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -121,7 +121,7 @@ class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
         return self.verdict(game, completion)
 
     def demonstrate(self, prompt: Prompt, seed: str = "0") -> Completion:
-        """Return an episode that the expert policy played, for a supervised cold start."""
+        """Return an episode played by the expert policy, as data for supervised training before reinforcement learning."""
         return run_episode(self, prompt, self.expert(prompt), seed=seed, max_turns=self.most_turns(prompt))
 
     def examples(self) -> Sequence[Prompt]:

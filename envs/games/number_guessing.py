@@ -1,8 +1,8 @@
 r"""`number_guessing`: find a hidden whole number by guesses, each answered by `higher` or `lower`.
 
-What a policy can reach is known exactly, so a trained model can be measured against it. With k guesses at n numbers, drawn
-uniformly: one that ignores the replies wins with probability min(1, k/n), whatever it does (`blind_bound`), and none wins with
-more than min(1, (2^k - 1)/n), which binary search attains (`best_bound`).
+The best win rate is known exactly, so a trained model can be compared with it. Let k be the number of guesses, and let the
+hidden number be drawn uniformly from n numbers. A policy that ignores the replies wins with probability at most min(1, k/n)
+(`blind_bound`). Any policy wins with probability at most min(1, (2^k - 1)/n), which binary search reaches (`best_bound`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from verigym.envs.tools.episode import Policy
 
 MOST_GUESSES = 100
 LEAST_DIGITS = 4
-"""Digits of the numbers, at least: more than a count of guesses has, so that no text of a game happens to hold the number."""
+"""Fewest digits of a hidden number. A count of guesses has fewer digits, so no text of the game shows the number by chance."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _PLAIN = re.compile(r"(?:guess:[ \t]?)?(-?[0-9]{1,18})", re.IGNORECASE)
@@ -40,7 +40,7 @@ class GuessingReference(Reference):
     number: int
     """The hidden number."""
     guesses: int = Field(ge=1, le=MOST_GUESSES)
-    """How many guesses the player has. A turn without a guess counts as one."""
+    """Number of guesses that the player has. A turn without a guess counts as a guess."""
 
     @model_validator(mode="after")
     def _number_is_inside(self) -> Self:
@@ -53,11 +53,12 @@ class GuessingOptions(GameOptions):
     """Options of `number_guessing`."""
 
     numbers: int = Field(default=100, ge=2, le=10**6)
-    """How many numbers a task leaves open."""
+    """Number of values that the question allows for the hidden number."""
     guesses: int = Field(default=8, ge=1, le=MOST_GUESSES)
     """How many guesses a task allows."""
     reward: Literal["found", "falling"] = "found"
-    """`found`: 1 for the number, with whichever guess. `falling`: 1 for the first guess, down to 1/guesses for the last."""
+    """Reward for finding the number. `found`: 1 with any guess. `falling`: 1 with the first guess, down to 1/guesses with
+    the last."""
 
 
 class Guessing(Game):
@@ -122,9 +123,9 @@ class GuessingEnvironment(GameEnvironment[GuessingReference, GuessingOptions, Gu
         return f"{self.name}/{self.options.numbers}"
 
     def make(self, rng: random.Random) -> Made:
-        """Return a task with a random range and a number in it.
+        """Return a task with a random range and a hidden number inside it.
 
-        The range's bounds are never valid answers, so the text never names it.
+        The question names the bounds of the range, which are never the hidden number.
         """
         numbers, guesses = self.options.numbers, self.options.guesses
         digits = max(LEAST_DIGITS, len(str(2 * numbers)) + 1)
@@ -162,7 +163,7 @@ class GuessingEnvironment(GameEnvironment[GuessingReference, GuessingOptions, Gu
         return rf"\boxed{{{self.reference(prompt).number}}}"
 
     def expert(self, prompt: Prompt) -> Policy:
-        """Return a policy that does binary search, from the bounds in the question and the replies."""
+        """Return a policy that does binary search, using the bounds in the question and the replies."""
         reference, before = self.reference(prompt), len(prompt.messages)
 
         def search(messages: Sequence[Message]) -> str:
@@ -181,10 +182,10 @@ class GuessingEnvironment(GameEnvironment[GuessingReference, GuessingOptions, Gu
 
 
 def read_guess(text: str) -> int | None:
-    r"""Return the number that `text`, a turn, guesses, or None if it guesses no number or more than one.
+    r"""Return the number that the model guesses in `text`, its turn, or None if it guesses no number or several.
 
-    The number must be the only content of the last `\boxed{}` after the thinking. In a turn without a box, the last non-empty
-    line may be the number, or `Guess:` and the number.
+    The number must be the only content of the last `\boxed{}` after the thinking. If there is no box, the last non-empty line
+    must be the number, or `Guess:` and the number.
     """
     shown = strip_thinking(text)
     if shown is None:
@@ -209,8 +210,8 @@ def blind_bound(numbers: int, guesses: int) -> float:
 def best_bound(numbers: int, guesses: int) -> float:
     """Return the highest probability with which any policy finds one of `numbers` in `guesses` tries; binary search reaches it.
 
-    A policy is a binary tree whose nodes are guesses. A number is found only at its own node, and a tree of depth k has
-    2^k - 1 nodes.
+    The bound is min(1, (2^k - 1)/n) for n = `numbers` and k = `guesses`. A policy is a binary tree with guesses as nodes, a
+    tree of depth k has 2^k - 1 nodes, and a number is found only at its own node.
     """
     return min(1.0, ((1 << guesses) - 1) / numbers)
 

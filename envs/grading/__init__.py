@@ -1,9 +1,11 @@
 """Grading in bulk: the Grader with its worker processes, kill rule, retries and cache.
 
-`grader` is the API and `engine` its threads, each with one of `workers`, whose `process` runs `child` and exchanges frames by
-`channel`. `judging` applies the blame rule to what an environment raises, `kill_rule` to workers that die or hang,
-`group_blame` to groups; `breaker` stops asking an environment that keeps ending workers. `cache` keeps verdicts, `stats`
-counts. `reward_function` makes an environment the reward function of another trainer.
+- `grader` is the API. `engine` holds its threads; each owns one of `workers`.
+- `process` starts a worker's process, which runs `child`; both exchange messages through `channel`.
+- `judging` applies the blame rule (completion or grader at fault?) to exceptions of an environment, `kill_rule` to workers that
+  die or hang, and `group_blame` to groups. `breaker` stops grading with an environment that keeps crashing its workers.
+- `cache` stores verdicts, and `stats` counts results.
+- `reward_function` makes an environment the reward function of another trainer.
 """
 
 from verigym.envs.grading.grader import Grader, Item

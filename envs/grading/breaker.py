@@ -1,4 +1,4 @@
-"""Circuit breaker: stops grading an environment that keeps ending its workers."""
+"""Circuit breaker: stops grading with an environment that keeps crashing its workers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ class Trust(Enum):
 class Breaker:
     """Circuit breaker for one environment: stops grading with it when even items known to be valid crash its workers.
 
-    Such an item is called a control. It is judged to find out who is to blame for a crash, and fails if it kills or hangs its
-    worker. After a failed control, other items of the same prompt get ERROR at once, and each item of another prompt is
-    preceded by a control. After failed controls on `THRESHOLD` different prompts in a row, the environment is declared broken
-    for `cooldown_s`, and all its items get ERROR at once. (A single prompt does not suffice, since its gold may be bad.) After
-    the pause, one item at a time may try its control again: a success clears the record, a failure doubles the pause.
+    An item known to be valid is called a control. It is judged to find out who is to blame for a crash, and it fails if it
+    kills or hangs its worker. After a failed control, other items of the same prompt get ERROR at once, and an item of another
+    prompt is graded only after a control of its own has passed. After failed controls on `THRESHOLD` different prompts in a
+    row, the environment is declared broken for `cooldown_s` seconds, and all its items get ERROR at once. (One prompt is not
+    enough, since its gold may be bad.) After this pause, a single item may try its control: success ends the block, and failure
+    doubles the pause.
     """
 
     def __init__(self, cooldown_s: float = COOLDOWN_S) -> None:

@@ -1,4 +1,4 @@
-"""Cache of verdicts on disk, by grader, prompt key and completion digest."""
+"""Cache of verdicts on disk, keyed by grader id, prompt key and completion digest."""
 
 from __future__ import annotations
 

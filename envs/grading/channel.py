@@ -1,7 +1,7 @@
-"""Frames between a grader and its worker over a socket pair, with a deadline on both directions.
+"""Messages between a grader and its worker over a socket pair, with deadlines for sending and receiving.
 
-The frames are the sandbox's: a length, then a JSON object. The trusted process never rebuilds other objects from what a process
-that handled untrusted text has sent.
+A message is a frame as in the sandbox: a length, then a JSON object. JSON is used instead of pickle because the worker has
+handled untrusted text: what it sends must not be able to create other objects in the trusted process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1 << 16
 SLICE_S = 0.5
 """The longest wait for a reply at a time."""
 STILL_S = 1.0
-"""A wait that ends so much later than it had to means that this process was stopped."""
+"""A wait that ends this many seconds late means that this process was stopped, as by SIGSTOP."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
@@ -37,7 +37,7 @@ class Channel:
         self._socket = sock
         self._buffer = bytearray()
         self._stood_s = 0.0
-        """How long this process was stopped while it waited for the present message."""
+        """Seconds for which this process was stopped while it waited for the current message; they extend the deadline."""
 
     def send(self, frame: bytes, deadline: float | None = None) -> None:
         """Send `frame`, the bytes that `encode` returned.
@@ -53,7 +53,7 @@ class Channel:
 
         Raises:
             EOFError: the other side closed the connection.
-            ValueError: it sent no JSON object, or announced more than `MAX_MESSAGE_BYTES`.
+            ValueError: the other side sent no JSON object, or announced more than `MAX_MESSAGE_BYTES`.
             TimeoutError: no complete message came before `deadline`.
         """
         self._stood_s = 0.0

@@ -1,4 +1,4 @@
-"""The worker process: confines itself, then judges one item at a time until its parent is gone."""
+"""The worker process: limits its own rights and memory, then judges one item at a time until its parent is gone."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_b
 
 
 def settle(sock: socket.socket, memory_bytes: int | None, parent_pid: int) -> None:
-    """Prepare a worker process: it gets a session of its own, a memory limit and no core dumps, and dies with its parent.
+    """Prepare this worker process: give it its own session and a memory limit, stop core dumps, and let it die with its parent.
 
-    It also loses access to the parent's stdin and stdout.
+    The process also loses access to the parent's stdin and stdout.
     """
     sock.set_inheritable(False)
     os.setsid()
@@ -66,9 +66,9 @@ def _answer(environments: Mapping[str, Environment], request: Mapping[str, Any])
 
 
 class Room:
-    """Tells whether a worker has enough memory left to grade another item.
+    """Tells whether this worker has enough memory left to grade another item.
 
-    A worker without enough memory can be replaced in time, so that a slow memory leak is never blamed on a completion.
+    A worker that is short of memory is replaced in time, so that no completion is blamed for a slow memory leak.
     """
 
     def __init__(self, memory_bytes: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Ends what a dropped object or an ending interpreter would leave running."""
+"""Closes an object's threads and processes when the object is garbage-collected or the interpreter ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Closable(Protocol):
 
 
 def close_at_the_end(owner: object, engine: Closable) -> Callable[[], None]:
-    """Close `engine` when `owner` is garbage-collected or the process ends. Return a function that closes it earlier.
+    """Have `engine` closed when `owner` is garbage-collected or the process ends. Return a function that closes it earlier.
 
     Args:
-        owner: object that holds `engine`; `engine` must not refer to it.
-        engine: object to close.
+        owner: object that holds `engine`. `engine` must not refer to `owner`, which would then never be collected.
+        engine: object with threads and processes to close.
     """
     # At its end a process, one that `multiprocessing` started too, waits for its children, so they are ended before.
     at_exit = Finalize(None, _close_quietly, (engine,), exitpriority=0)

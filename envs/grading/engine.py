@@ -36,12 +36,12 @@ class Job:
     together: bool
     key: str
     waiting: list[list[Future[Score]]]
-    """Futures, one for each completion, for each submission of the job."""
+    """For each submission of the job, a list of futures, one for each completion."""
     attempts: int = 0
 
     @property
     def keys(self) -> list[str]:
-        """Return the cache key of each verdict. In a group a key also depends on the other completions and on the position."""
+        """Return the cache key of each verdict. In a group, a key also depends on all completions and on the position."""
         return [sha256_hex(f"{self.key}/{place}") for place in range(len(self.completions))] if self.together else [self.key]
 
     @property
@@ -74,7 +74,8 @@ class Engine:
         self._retries = retries
         self._cache = cache
         self._code = {name: cache_code(one) if cache is not None else "" for name, one in environments.items()}
-        """Kept verdicts of a user's environment depend on its code too: its author may edit it and not raise `version`."""
+        """For each user-written environment, a hash of its code. It is part of the cache key, since an author may edit the code
+        without raising `version`."""
         self.counter = StatsCounter()
         self._log = ThrottledLog()
         self._queue: FairQueue[Job] = FairQueue(concurrency)
@@ -98,14 +99,14 @@ class Engine:
         return []
 
     def submit(self, environment: Environment, prompt: Prompt, completion: Completion) -> Future[Score]:
-        """Queue one item and return the future of its score. An item equal to one that is being graded shares its result."""
+        """Queue one item and return the future of its score. An equal item that is queued or being graded shares its result."""
         key = sha256_hex(f"{environment.grader}{self._code[environment.name]}|{prompt.key}|{completion.digest}")
         return self._queued(Job(environment, prompt, (completion,), False, key, []))[0]
 
     def submit_group(self, environment: Environment, prompt: Prompt, completions: Sequence[Completion]) -> list[Future[Score]]:
-        """Queue `completions`, which are judged together, and return a future of each score.
+        """Queue `completions` of one prompt, which are judged together, and return a future for each score.
 
-        A group equal to one that is being graded shares its results.
+        If an equal group is queued or being graded, both share the results.
         """
         digests = "|".join(completion.digest for completion in completions)
         key = sha256_hex(f"{environment.grader}{self._code[environment.name]}|{prompt.key}|together|{digests}")
@@ -136,7 +137,7 @@ class Engine:
             self._add_slot(None)
 
     def start(self) -> None:
-        """Start all workers and wait until they are ready. Raise the first WorkerStartError, if any."""
+        """Start all workers and wait until they are ready. If any cannot start, raise the first WorkerStartError."""
         reports: list[Future[None]] = []
         with self._lock:
             while not self._closed and len(self._slots) < max(self._workers, 1):

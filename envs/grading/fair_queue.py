@@ -1,4 +1,4 @@
-"""Queue with a lane for each environment: lanes take turns, and a lane may limit its items in progress."""
+"""Queue with a lane for each environment: the lanes take turns, and a lane may limit how many of its items are in progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """A queue with lanes, in order within each lane. `limits` bounds how many items of a lane are in progress at a time."""
+    """A queue with named lanes that take turns; within a lane, items keep their order.
+
+    `limits` maps a lane to the number of its items that may be in progress at a time.
+    """
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         self._limits = dict(limits)
@@ -52,7 +55,7 @@ class FairQueue(Generic[T]):
             return None
 
     def take_ready(self, most: int, lanes: Collection[str]) -> list[tuple[str, T]]:
-        """Return at most `most` items, as (lane, item), from those of `lanes` that are below their limits, without waiting."""
+        """Take up to `most` items of `lanes` without waiting, each as (lane, item). Lanes at their limit give none."""
         found: list[tuple[str, T]] = []
         with self._changed:
             self._promote()

@@ -1,4 +1,4 @@
-"""`Grader`: scores in bulk, as lists, streams, futures or async, with limits, retries and the cache."""
+"""`Grader`: scores many completions, with lists, streams, futures or async, and with limits, retries and a cache."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ MAX_DEFAULT_WORKERS = 8
 class Grader:
     """Grades items of one or several environments; each item is graded by the environment that its prompt names.
 
-    A failure to grade is a Score with `reward=None`, never an exception; a UsageError means a mistake in the call itself, such
-    as grading outside `if __name__ == "__main__":` in a script, which the workers import.
+    A failure to grade is a Score with `reward=None`, never an exception. A UsageError means a mistake in the call itself. For
+    example, a script must grade under `if __name__ == "__main__":`, since the worker processes import the script.
 
     Args:
         environments: one environment, several, or a mapping from name to environment.
         workers: number of processes to grade in, started when first needed; by default one per usable core, at most 8. With 0,
             items are graded in a thread of this process: this needs no start-up, but a hanging environment cannot be stopped.
         timeout_s: seconds of wall time that one item may take.
-        memory_bytes: limit of a worker's address space in bytes; None for no limit (an environment that uses CUDA needs that).
-        retries: number of further tries of an item whose error is retryable.
+        memory_bytes: limit of a worker's address space in bytes; None for no limit, which an environment that uses CUDA needs.
+        retries: number of further tries for an item whose error is retryable.
         concurrency: mapping from environment name to the number of its items that may be graded at the same time.
         cache: path of a file that stores verdicts across runs. Errors are never stored. A verdict is used again for the same
-            grader id, prompt and completion; for an environment of yours, its code must also be the same
+            grader id, prompt and completion. If you wrote the environment yourself, its code must also be unchanged
             (`own_code.cache_code`).
         start_timeout_s: seconds of wall time that a worker may take to start.
         cluster: grade on the nodes of a cluster, `ray` or `ray:ADDRESS`. `workers` is then the number per node, by default one
@@ -115,9 +115,12 @@ class Grader:
         return list(self.stream(items))
 
     def stream(self, items: Iterable[Item], *, look_ahead: int | None = None) -> Iterator[Score]:
-        """Yield one score for each of `items`, in order. At most `look_ahead` items are held at a time.
+        """Yield one score for each of `items`, in order.
 
-        By default that is the number of items that keeps all workers busy.
+        Args:
+            items: the items to grade, read as needed.
+            look_ahead: number of items that may be read ahead of the last score yielded; by default enough to keep all workers
+                busy.
         """
         look_ahead = self.look_ahead if look_ahead is None else look_ahead
         pending: deque[Future[Score]] = deque()
@@ -153,13 +156,13 @@ class Grader:
                 future.cancel()
 
     def submit(self, prompt: Prompt, completion: CompletionLike) -> Future[Score]:
-        """Queue one item and return at once. The future's result is always a Score, unless no worker can ever be started.
+        """Queue one item and return at once. The future's result is a Score; it raises only if no worker can ever be started.
 
-        An item equal to one that is being graded shares its result.
+        If an equal item is queued or being graded, both share the result.
 
         Raises:
-            UsageError: the grader is closed, or it has no environment of the name in `prompt.environment`. If no worker can be
-                started, either this call or the future raises it.
+            UsageError: the grader is closed, or it has no environment named `prompt.environment`. If no worker can be started,
+                either this call or the future raises a UsageError.
             TypeError, ValueError: the arguments are not a prompt and a completion (see `Completion.of`).
         """
         environment = self._environment(prompt)
@@ -229,10 +232,11 @@ def _refuse(wrong: bool, message: str) -> None:
 
 
 def by_name(environments: Environments) -> dict[str, Environment]:
-    """Return `environments` as a mapping from each environment's own name.
+    """Return `environments` as a mapping from name to environment.
 
     Raises:
-        UsageError: one is not an environment, two have the same name, or a mapping lists one under another name.
+        UsageError: an element is not an environment, two environments have the same name, or a key of the given mapping differs
+            from its environment's name.
     """
     if isinstance(environments, Mapping):
         for name, environment in environments.items():

@@ -1,8 +1,9 @@
 """The blame rule for groups: which completion is at fault when grading a group fails?
 
-Each completion is tried beside a control. Those that still bring the grader down get LIMIT, the floor; an empty completion
-takes their place, so that the others are judged in a group of the same size. Where the controls alone do not pass, the
-grader is broken; where no completion fails by itself, none is at fault and none gets a score.
+Each completion is judged in a group of two with a control, a completion known to be valid. If this makes the grader fail, the
+completion is at fault and gets LIMIT, with the floor reward. An empty completion replaces it, so that the others are judged in
+a group of the same size. If the grader fails on controls alone, the grader is broken. If it fails on the group but on no
+completion separately, no completion is at fault and none gets a reward.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ class Refused:
 
 
 Member = Completion | None
-"""None stands for the control: the prompt's own gold, or a plain answer."""
+"""A completion, or None for the control: the prompt's own gold, or a plain answer if there is none."""
 Ask = Callable[[Sequence[Member]], "list[Score] | Refused"]
 """Returns the verdicts on a group."""
 
 
 def judged_together(ask: Ask, completions: Sequence[Member], floor: float) -> list[Score]:
-    """Return one score for each of `completions`, in order. No content of the completions makes it raise.
+    """Judge a group, and return one score for each of `completions`, in order. No text of a completion makes it raise.
 
     Args:
-        ask: function that judges a group.
-        completions: completions of one prompt.
-        floor: reward of a completion that brought the grader down.
+        ask: function that judges a group, and returns the scores or why there are none.
+        completions: completions of one prompt; None stands for the control.
+        floor: reward of a completion that made the grader fail.
     """
     reply = ask(completions)
     if isinstance(reply, Refused):

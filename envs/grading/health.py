@@ -1,4 +1,4 @@
-"""`Health`: whether a reward function gives rewards at all, and whether its judge is broken."""
+"""`Health`: watches whether a reward function gives any rewards, and whether its judge is broken."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from verigym.envs.contract.schema import Score, Status
 LAST = 200
 """Completions by which the share of exceptions is measured."""
 BROKEN_SHARE = 0.2
-"""Where a judge raises on more than this share, its exceptions are its own and not the texts'."""
+"""If a judge raises on more than this share of the last completions, its exceptions are blamed on the judge, not the texts."""
 LEAST = 20
 """Completions before the share is looked at."""
 UNREAD = 64
-"""Completions without an answer, from the first on, after which a warning says so."""
+"""If this many rewarded completions, counted from the start, all have the status NO_ANSWER, a warning is given."""
 
 
 class Health:
@@ -45,16 +45,17 @@ class Health:
         self._why = ""
         self._raised: deque[bool] = deque(maxlen=LAST)
         self._unread: int | None = 0
-        """Rewarded completions so far, while none of them holds an answer; then None."""
+        """Number of rewarded completions, as long as all have the status NO_ANSWER; None after the first with an answer."""
         self._said = False
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.rewarded} rewarded, {self.unscored} unscored, {self.unusable} unusable>"
 
     def reward(self, score: Score | None) -> float | None:
-        """Count a completion and return its reward. A `score` of None means that its row cannot be used.
+        """Count a completion and return its reward, or None if it has none. A `score` of None means an unusable row.
 
-        An exception of the judge counts against the completion if such exceptions are rare, and otherwise against the judge.
+        If the judge raised on the completion, the score's reward stands as long as such exceptions are rare. If they are
+        frequent, the judge is to blame, and the completion gets no reward.
         """
         self._silent += 1
         if score is None:
@@ -89,10 +90,10 @@ class Health:
         return reward
 
     def refuse_silence(self, problems: list[str]) -> None:
-        """Stop a run in which no completion gets a reward any more.
+        """Raise an error, and so stop the run, if no completion gets a reward any more.
 
         Args:
-            problems: problems of the rows in this call that could not be used.
+            problems: for each unusable row of this call, why it cannot be used.
 
         Raises:
             UsageError: `stop_after` completions in a row have got no reward.

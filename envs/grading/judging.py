@@ -1,4 +1,4 @@
-"""Judges one item, or one group, under the blame rule, for any environment."""
+"""Judges one item or one group under the blame rule, for any environment."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def judge_one(environment: Environment, prompt: Prompt, completion: Completion |
 
 
 def control_one(environment: Environment, prompt: Prompt) -> Score:
-    """Return the score of the control item, which is known to be valid: the prompt's gold, or a plain answer without a gold."""
+    """Return the score of the prompt's control, a completion known to be valid: the gold, or a plain answer without a gold."""
     return judge_one(environment, prompt, control_completion(environment.gold(prompt)))
 
 
 def is_hardened(environment: Environment) -> bool:
     """Return whether the environment declares that only a completion's text can make it raise.
 
-    The contract does not require this.
+    Environments need not have this attribute, `hardened`.
     """
     return bool(getattr(environment, "hardened", False))
 
@@ -46,13 +46,13 @@ def is_hardened(environment: Environment) -> bool:
 def resources_of(environment: Environment) -> tuple[str, ...]:
     """Return which of `sandbox`, `lean` and `gpu` a cluster node needs to grade this environment.
 
-    The contract does not require an environment to declare them.
+    Environments need not have this attribute, `resources`.
     """
     return tuple(getattr(environment, "resources", ()))
 
 
 def grades_groups(environment: Environment) -> bool:
-    """Return whether the environment judges the completions of a prompt together. The contract does not require this."""
+    """Return whether the environment judges the completions of a prompt together; False if it does not say."""
     return bool(getattr(environment, "grades_groups", False))
 
 

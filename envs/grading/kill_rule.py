@@ -1,8 +1,8 @@
-"""The blame rule for killed workers: is the completion or the grader at fault?
+"""The blame rule for workers that die or hang: is the completion or the grader at fault?
 
-The item is tried on two workers. If both die, a control item (the prompt's own gold, else an empty completion) is
-graded on a fresh worker under the same limits. If that works, the submission did it: LIMIT, the floor. If not, we did:
-ERROR. `group_blame.py` applies the rule to groups.
+The item is tried on two workers. If both die, a control (the prompt's own gold, or a plain answer if there is none) is graded
+on a fresh worker under the same limits. If that works, the completion is at fault and gets LIMIT, with the floor reward. If
+not, the grader is at fault, and the score is an ERROR. `group_blame.py` applies the rule to groups.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Verdict:
 
     scores: list[Score]
     cacheable: bool = False
-    """Whether the environment gave them; a LIMIT of this rule also depends on the run's limits."""
+    """Whether the scores may be cached: only if the environment gave them. A LIMIT of this rule depends on the run's limits."""
     final: bool = True
     """Whether another try would be pointless now."""
 
@@ -69,7 +69,7 @@ class KillRule:
         *,
         together: bool = False,
     ) -> Verdict:
-        """Return the verdict on one item, or on a group that is judged `together`, even if the worker dies or hangs.
+        """Return the verdict on one item, or on a group if `together` is True, even if the worker dies or hangs.
 
         Raises:
             NeverStarts: no worker can be started for any item.

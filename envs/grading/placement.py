@@ -1,6 +1,6 @@
-"""Where items are graded: which environments can share a Grader, and the clusters that its workers can be on.
+"""Decides where items are graded: which environments can share a Grader, and on which cluster its workers run.
 
-Clusters stand in a table by kind; each is imported when it is asked for.
+A table lists the kinds of clusters; the module of each is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from verigym.envs.grading.engine import Engine
 
 CLUSTERS: Mapping[str, str] = {"ray": "verigym.cluster.ray_cluster:open_engine"}
-"""By kind, `module:function` of what takes the environments, an address and the engine's settings."""
+"""For each kind of cluster, `module:function` of the function that returns its engine. The function takes the environments by
+name, an address, and the engine's settings."""
 
 
 def named_cluster(cluster: str) -> str:
-    """Return `cluster` if it names a known kind of cluster. Used to validate a setting.
+    """Return `cluster` unchanged if it names a known kind of cluster. Used to validate a setting.
 
     Raises:
         ValueError: the kind of cluster is unknown.
@@ -57,8 +58,8 @@ def open_cluster(cluster: str, environments: Mapping[str, Environment], **settin
 
     Args:
         cluster: `KIND` or `KIND:ADDRESS`.
-        environments: the environments by name.
-        settings: settings of the engine.
+        environments: mapping from name to environment.
+        settings: settings of the engine (see `Engine`).
 
     Raises:
         UsageError: the kind of cluster is unknown, or its package is not installed.
@@ -72,11 +73,11 @@ def open_cluster(cluster: str, environments: Mapping[str, Environment], **settin
 def pools(environments: Mapping[str, Environment]) -> tuple[list[dict[str, Environment]], dict[str, int]]:
     """Distribute `environments` over as few pools as possible. Return the pools and, for each label, the index of its pool.
 
-    A pool maps names to environments. A grader finds an environment by its name, so environments that have the same name but
-    different options go into different pools.
+    A pool is a mapping from name to environment that one Grader can take. A grader finds an environment by its name, so two
+    environments with the same name but different options go into different pools.
 
     Args:
-        environments: the environments by label.
+        environments: mapping from a label of your choice to an environment.
     """
     made: list[dict[str, Environment]] = []
     pool_of: dict[str, int] = {}

@@ -22,7 +22,7 @@ from verigym.envs.grading.channel import Channel, encode
 
 WORKER_NAME = "verigym-grading-worker"
 UNGUARDED_EXIT = 97
-"""Exit code of a child that met a Grader while it imported the script that started it."""
+"""Exit code of a child process that, while importing the main script, came upon code that starts processes (no main guard)."""
 UNGUARDED = (
     "a worker process imports the script that starts it, and this script grades while it is imported; put what grades under "
     "`if __name__ == '__main__':` (or pass workers=0, which grades in this process and cannot stop what hangs)"
@@ -58,8 +58,8 @@ class ChildProcess:
 
     Args:
         serve: function that runs in the child as `serve(socket, *arguments, parent_pid)`. It sends `READY`, and then a reply
-            to each request. Both are JSON, and a reply repeats the request's `id`.
-        arguments: arguments for `serve`.
+            to each request. All messages are JSON, and a reply repeats the `id` of its request.
+        arguments: arguments for `serve`, after the socket.
         start_timeout_s: seconds of wall time until the process must be ready.
         method: start method. With `fork`, arguments that cannot be pickled are allowed.
         variables: environment variables to start with, such as PYTHONHASHSEED, which is only read at the start.
@@ -90,7 +90,7 @@ class ChildProcess:
 
     @property
     def ended(self) -> bool:
-        """Return whether the process has ended since its last answer, so that it cannot answer another request."""
+        """Return whether the process was started but has ended, so that it cannot answer another request."""
         return self._process is not None and not self._process.is_alive()
 
     def start(self) -> None:
@@ -142,7 +142,7 @@ class ChildProcess:
             ) from None
 
     def exchange(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | Died:
-        """Send `request` and return the reply, or `Died` if no valid reply comes within `timeout_s`; the process is then ended.
+        """Send `request` and return the reply. If no valid reply comes within `timeout_s`, end the process and return `Died`.
 
         Raises:
             ValueError: `request` cannot be sent.
@@ -234,26 +234,26 @@ def malformed(error: Exception) -> Died:
 
 
 def refuse_after_fork(begun_in: int | None, what: str) -> None:
-    """Refuse to use threads and workers that belong to the parent of a forked process, since they would never answer.
+    """Raise an error in a forked process that uses threads or workers of its parent, since they would never answer there.
 
     Args:
-        begun_in: id of the process that started them; None if none are started.
-        what: noun for them in the error message.
+        begun_in: id of the process that started the threads and workers; None if they are not started.
+        what: words for the threads and workers in the error message.
 
     Raises:
-        UsageError: this process is not `begun_in`.
+        UsageError: this process is another than `begun_in`.
     """
     if begun_in is not None and begun_in != os.getpid():
         raise UsageError(f"{what} were started in process {begun_in}, of which this one is a fork; make new ones here")
 
 
 def refuse_in_a_worker() -> None:
-    """Refuse to start processes while a child process imports the main script.
+    """Stop a child process that is importing the main script and comes upon code that starts further processes.
 
-    A worker process of ours exits at once, so that only its parent reports the error.
+    A worker process of verigym exits at once, so that only its parent reports the error. Any other child raises the error.
 
     Raises:
-        UsageError: this process was started as a child by something else.
+        UsageError: this is a child process that something other than verigym started, and it is importing the main script.
     """
     process = multiprocessing.current_process()
     if getattr(process, "_inheriting", False):

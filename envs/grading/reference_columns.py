@@ -1,4 +1,4 @@
-"""`ReferenceColumns`: a task made of the columns that another trainer's data set has."""
+"""`ReferenceColumns`: makes tasks from the columns of a data set in another trainer's format."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class _Field:
 
 
 class ReferenceColumns:
-    """Mapping from the fields of an environment's reference to the columns of a data set, with which tasks are made from rows.
+    """Mapping from the fields of an environment's reference to the columns of a data set. It makes tasks from rows.
 
     Args:
         environment: the environment.
         columns: mapping from a field of the reference (`part.field` for a composition) to the column that holds it, or to None
             for a field that is not read. Every other field is read from the column of its own name; for an optional field this
             column may be missing.
-        who: name of the reader, for error messages.
+        who: name of the caller, such as the reward function, for error messages.
 
     Raises:
         UsageError: the reference has no field of that name, or a required field is mapped to None.
@@ -55,11 +55,11 @@ class ReferenceColumns:
         self._fields = tuple(one for field, one in (by_default | named).items() if columns.get(field, "") is not None)
 
     def rows(self, columns: Mapping[str, Any], lengths: dict[str, int]) -> list[dict[str, Any]]:
-        """Return the reference fields of each row, by dotted name.
+        """Return a mapping for each row of a batch, from reference field (`part.field` for a composition) to value.
 
         Args:
             columns: columns of a batch, each a list or an array.
-            lengths: lengths of the batch's other lists. The lengths of the columns read are added to it.
+            lengths: lengths of the batch's other lists by name. This method adds the lengths of the columns that it reads.
 
         Raises:
             UsageError: a column is missing or is not a list.
@@ -88,7 +88,9 @@ class ReferenceColumns:
         ]
 
     def row(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the reference fields of one row, by dotted name; `columns` maps column names to this row's values.
+        """Return a mapping from reference field (`part.field` for a composition) to value, for one row.
+
+        `columns` maps column names to this row's values.
 
         Raises:
             UsageError: a column is missing.
@@ -132,9 +134,9 @@ class ReferenceColumns:
         return task
 
     def hint(self, problem: str) -> str:
-        """Return advice on `problem`, an error message about a row, or an empty string if there is none.
+        """Return advice on `problem`, an error message about a row, or an empty string if there is no advice.
 
-        There is advice if the message names an optional field: the column of that name may hold something unrelated.
+        If the message names an optional field, the advice is that the column of this name may hold something unrelated.
         """
         for field in self._fields:
             if not field.required and f"'{field.name}'" in problem:

@@ -59,9 +59,8 @@ def reward_function(
 class RewardFunction:
     """A reward function, made by `reward_function`.
 
-    Call it with lists of prompts and completions and the data set's columns by name.
-
-    Its worker processes start at the first call. They end with this process, or with `close`.
+    Call it with a list of prompts, a list of completions, and the data set's columns as keyword arguments. Its worker processes
+    start at the first call, and end with this process or with `close`.
     """
 
     def __init__(
@@ -97,16 +96,17 @@ class RewardFunction:
         log_metric: Callable[[str, float], object] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """Return a reward for each completion; None, never 0, where our side failed or the row cannot be used.
+        """Return a reward for each completion, or None (never 0) if grading failed or the row cannot be used.
 
         Args:
             prompts: texts or lists of chat messages.
             completions: texts or lists of chat messages, one for each prompt.
-            completion_ids: the tokens of each, as TRL passes them, for environments that count tokens. Where a completion holds
-                replies of tools they are left alone, for they hold what the model read, too.
-            log_metric: logs a number, as TRL passes it: the share of completions without a reward, and the mean of each part
-                or component of the scores.
-            columns: of the data set, one value for each prompt. Those that the reference does not need are left alone.
+            completion_ids: the token ids of each completion, as TRL passes them, for environments that count tokens. They are
+                ignored for a completion with tool replies, since they then include tokens that the model only read.
+            log_metric: function that logs a number under a name, as TRL passes it. It gets the share of completions without a
+                reward, and the mean of each part or component of the scores.
+            columns: columns of the data set, with one value for each prompt. Columns that the reference does not need are
+                ignored.
 
         Raises:
             UsageError: a column is missing, or `stop_after` completions in a row have got no reward.

@@ -28,9 +28,9 @@ class GraderStats:
     retries: int
     """Items graded again because their error was retryable."""
     worker_deaths: int
-    """Workers that hung, crashed or answered nonsense; each was replaced."""
+    """Worker processes that hung, crashed or sent an invalid answer; each was replaced."""
     judge_exceptions: int
-    """Results whose `judge` raised, whichever side was blamed; each cause was logged once, with its traceback."""
+    """Results for which `judge` raised, whoever was to blame. Each cause was logged once, with its traceback."""
 
 
 @dataclass

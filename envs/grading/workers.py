@@ -104,7 +104,8 @@ class ProcessWorker:
     def ask(self, environment: Environment, prompt: Prompt, completion: Completion | None) -> Score | Died:
         """Return the score that the process gives to `completion`.
 
-        If no well-formed answer comes within the time limit, the process is ended and `Died` returned.
+        A completion of None stands for the control item. If no valid answer comes within the time limit, the process is ended
+        and `Died` is returned.
         """
         scores = self._exchange(environment, prompt, [completion], together=False)
         return scores if isinstance(scores, Died) else scores[0]
@@ -112,7 +113,7 @@ class ProcessWorker:
     def ask_group(
         self, environment: Environment, prompt: Prompt, completions: Sequence[Completion | None]
     ) -> list[Score] | Died:
-        """Return the scores of a group judged in the process. The time limit is that of one item per completion."""
+        """Have a group judged in the process, and return the scores. The time limit is that of an item times the group size."""
         return self._exchange(environment, prompt, completions, together=True)
 
     def _exchange(

@@ -1,1 +1,1 @@
-"""Comparisons in isolated processes: `client` sends requests, `worker` forks a confined child for each."""
+"""Comparisons of answers in isolated processes: `client` sends requests, and `worker` forks a confined child for each one."""

@@ -2,9 +2,13 @@
 
 A request frame is a header (sizes and limits) and a JSON payload. A reply frame is a status byte, the CPU time used and, if the
 status is OK, JSON that is checked strictly. Each kind of comparison has its own processes, started at the first request:
-`trees` (`math/symbolic/client.py`), `gym` (`reasoning_gym/`), and `texts`, for Math-Verify, below. For `texts` the payload is
-`{"gold": text, "answer": text}` and the reply `{"gold": bool, "answer": bool, "equal": bool}`: which texts were parsed, and
-whether the answer equals the gold. Safe in any thread; a forked process starts its own workers; no signals are used here.
+
+- `trees`: formulas compared by SymPy; see `math/symbolic/client.py`.
+- `gym`: answers scored by reasoning-gym; see `reasoning_gym/`.
+- `texts`: LaTeX compared by Math-Verify; see `compare` below. The payload is `{"gold": text, "answer": text}`. The reply is
+  `{"gold": bool, "answer": bool, "equal": bool}`: which texts were parsed, and whether the answer equals the gold.
+
+All functions are safe in any thread. A forked process starts its own workers. No signals are used here.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ class MathVerifyResult(NamedTuple):
 
 
 class SymbolicLimit(Exception):
-    """The comparison exceeded a limit or crashed. A control comparison decides who is to blame."""
+    """The comparison exceeded a limit of time or memory, or crashed. The caller finds out who is to blame with a control."""
 
 
 class _WorkerLost(Exception):
@@ -252,7 +256,7 @@ def compare(
 def request(
     kind: Kind, payload: bytes, *, timeout_s: float, memory_bytes: int, spend: Callable[[float], None] | None = None
 ) -> bytes:
-    """Send `payload` to a worker of `kind` and return its reply, unchecked.
+    """Send `payload` to a worker of `kind` and return its reply, which the caller has to check.
 
     Args:
         kind: the kind of comparison.

@@ -1,9 +1,9 @@
 """The worker process of isolated comparisons: `python -m verigym.envs.isolated.worker KIND`, started by `client.py`.
 
-A zygote loads its kind of comparison once (`trees` by SymPy, `texts` by Math-Verify, `gym` by reasoning-gym) and forks a child
-for each request. So nothing of one submission reaches the next, and a child that hangs, crashes or uses too much memory is
-killed alone. The zygote passes the request on as bytes without reading it; the child sees one request and replies with JSON of
-bounded size through its own pipe. `client.py` describes the frames.
+This process, the zygote, loads its kind of comparison once (`trees` by SymPy, `texts` by Math-Verify, `gym` by reasoning-gym)
+and forks a child for each request. So no state passes from one submission to the next, and a child that hangs, crashes or uses
+too much memory can be killed without the zygote. The zygote passes the request on as bytes without parsing it. The child sees
+only this request, and replies with JSON of bounded size through its own pipe. `client.py` describes the frames.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KINDS = {
     "texts": "verigym.envs.math.symbolic.math_verify",
     "gym": "verigym.envs.reasoning_gym.worker",
 }
-"""Kinds of comparison, and the modules whose `load` warms up and returns the comparison."""
+"""For each kind of comparison, the module with a function `load`, which prepares and returns the comparison function."""
 Kind = Literal["trees", "texts", "gym"]
 Compare = Callable[[bytes], bytes]
 
@@ -46,7 +46,16 @@ def load(kind: str) -> Compare:
 
 
 def run_child(compare: Compare, payload: bytes, cpu_s: float, memory_bytes: int, reply: int, zygote: int) -> None:
-    """In a forked process: apply the limits, run `compare`, write the reply, and exit."""
+    """Apply the limits, run `compare` on `payload`, write the result to the pipe `reply`, and exit. Runs in a forked child.
+
+    Args:
+        compare: the comparison function.
+        payload: bytes of the request.
+        cpu_s: limit of CPU time in seconds.
+        memory_bytes: limit of the address space in bytes.
+        reply: file descriptor of the pipe to the zygote.
+        zygote: process id of the zygote; if the zygote is gone, nothing is compared.
+    """
     code = 1
     try:
         os.setpgid(0, 0)
@@ -62,10 +71,18 @@ def run_child(compare: Compare, payload: bytes, cpu_s: float, memory_bytes: int,
 
 
 def supervise(pid: int, reply: int, requests: int, wall_s: float) -> tuple[bytes, bytes, float]:
-    """Wait for the reply, exit or deadline of the child `pid`, then kill it and its children.
+    """Wait until the child `pid` has replied, exited or run out of time, then kill it and its children.
+
+    If the client hangs up in the meantime, this process exits too.
+
+    Args:
+        pid: process id of the child.
+        reply: file descriptor from which the child's reply is read.
+        requests: file descriptor of the client's requests, watched for a hang-up.
+        wall_s: wall time for the child in seconds.
 
     Returns:
-        The status, the reply, and the CPU seconds that the child used.
+        The status byte, the reply (empty unless the status is OK), and the CPU seconds that the child used.
     """
     deadline = time.monotonic() + wall_s
     poll = select.poll()
@@ -164,7 +181,7 @@ def _send(fd: int, status: bytes, data: bytes, cpu_s: float = 0.0) -> None:
 
 
 def main() -> None:
-    """Serve requests over stdin and stdout. Prints go to /dev/null, so that none is mistaken for a reply."""
+    """Serve requests over stdin and stdout. Output of `print` goes to /dev/null, so that it is not mistaken for a reply."""
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

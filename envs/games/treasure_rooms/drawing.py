@@ -1,4 +1,7 @@
-"""Draws a house: rooms on a grid, joined as a tree with a few ways more, doors on the way to the treasure, keys before them."""
+"""Draws a random house. Its rooms lie on a grid, joined as a tree with a few extra connections.
+
+Locked doors lie on the way to the treasure, and the key of each door lies in front of that door.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ LOCKS = (1, 1, 2, 2, 3)
 CONTAINERS = (0, 1, 2, 3, 5)
 HIDDEN = (0, 1, 2, 2, 3)
 LOOPS = (0, 0, 1, 1, 2)
-"""Rooms, locked doors, containers, things in containers, and ways beyond a tree, for each of the five levels."""
+"""Numbers for each of the five levels: ROOMS, LOCKS (locked doors), CONTAINERS, HIDDEN (things in containers), and LOOPS
+(connections between rooms beyond those of the tree)."""
 
 ROOM_NAMES = (
     "attic armoury ballroom bathroom bedroom cellar chapel conservatory corridor dungeon gallery garage garden hall kitchen "
@@ -32,12 +36,12 @@ Cell = tuple[int, int]
 
 
 def draw_house(rng: random.Random, level: int, slack: float) -> HouseReference:
-    """Return a random house of `level`, whose treasure lies behind every locked door.
+    """Return a random house. A player has to unlock all its locked doors to reach the treasure.
 
     Args:
         rng: the only source of randomness.
         level: difficulty from 1 to 5.
-        slack: the number of moves allowed, as a multiple of those that the explorer needs.
+        slack: the number of moves allowed, as a multiple of the number that the explorer (`solving.Explorer`) needs.
     """
     plan = _plan(rng, at(level, ROOMS), at(level, LOCKS))
     rooms = rng.sample(ROOM_NAMES, len(plan.cells))

@@ -1,4 +1,4 @@
-"""`treasure_rooms`: the game in words, its tasks, and the verdict."""
+"""The `treasure_rooms` environment: the texts of the game, its tasks, and the verdict."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class RoomsOptions(Levelled, GameOptions):
     """Options of `treasure_rooms`."""
 
     slack: float = Field(default=1.5, ge=1, le=5)
-    """The moves that a task allows, as a multiple of those of an explorer who tries every way without luck."""
+    """Number of moves that a task allows, as a multiple of the moves that a systematic explorer needs without luck."""
     key_credit: float = Field(default=0.0, ge=0, lt=1)
-    """Reward of a player who has found all keys and not the treasure; for some of the keys it is their share of that."""
+    """Reward for finding all keys but not the treasure. For some of the keys, the reward is proportional."""
 
 
 class Exploring(Game):
@@ -69,7 +69,7 @@ class Exploring(Game):
         return Reply(messages=(Message(role="user", content=f"{said} {_moves(left)} left."),), reward=gained)
 
     def outcome(self) -> Mapping[str, JsonValue]:
-        """Return whether the game was won, the number of moves, and the player's items and room."""
+        """Return whether the game is won, the number of moves so far, and the player's items and present room."""
         return {"won": self.won, "moves": self.moves, "room": self.state.room, "held": [*sorted(self.state.held)]}
 
     def _progress(self) -> float:
@@ -139,7 +139,7 @@ class TreasureRoomsEnvironment(GameEnvironment[HouseReference, RoomsOptions, Exp
         return Exploring(reference)
 
     def verdict(self, game: Exploring, completion: Completion) -> Score:
-        """Return the score: 1 if the treasure was taken in time, and else `key_credit` times the fraction of keys found."""
+        """Return the score: 1 if the treasure was taken within the allowed moves, else `key_credit` * share of keys found."""
         components = {"won": float(game.won), "moves": float(game.moves), "keys": game.keys}
         used = f"{game.moves} of {_moves(game.house.moves)}"
         if game.won:
@@ -187,9 +187,9 @@ def described(seen: Sight) -> str:
 
 
 def read_command(text: str) -> str | None:
-    """Return the command in `text`, a turn: its last non-empty line after the thinking. Return None if that is no command.
+    """Return the command in `text`, a turn: the last non-empty line after the thinking, or None if that line is no command.
 
-    Case and white space between and around the words are ignored; any other addition to the command makes it invalid.
+    Case does not matter, nor does white space around and between the words. Any other addition makes the command invalid.
     """
     shown = strip_thinking(text)
     if shown is None:

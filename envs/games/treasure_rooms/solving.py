@@ -1,4 +1,4 @@
-"""A shortest solution of a house, and an explorer that finds the treasure by what a player sees."""
+"""A shortest solution of a house, and an explorer that finds the treasure using only what a player sees."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Explorer:
         self._went: tuple[str, Direction] | None = None
 
     def command(self, seen: Sight) -> str:
-        """Return the next command, chosen from `seen` and from earlier sights."""
+        """Return the next command, based on `seen`, what the player sees now, and on what was seen before."""
         self._remember(seen)
         if seen.things:
             self._held.add(seen.things[0])

@@ -1,6 +1,6 @@
-"""Rooms, doors and things of a house, the state of a game, and what each command changes.
+"""The rules of `treasure_rooms`: rooms, doors and things of a house, the state of a game, and what each command changes.
 
-`effects` is the whole of the rules: the game, the solver and the explorer all move by it.
+`effects` holds all rules on moves; the game, the solver and the explorer all use it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Door(_Part):
     room: Name
     """Where it begins."""
     direction: Direction
-    """Where it is seen in that room; in the other one it is opposite."""
+    """Direction of the door as seen from `room`; from the room `to`, it is in the opposite direction."""
     to: Name
     """Where it leads."""
     key: Name | None = None
@@ -63,7 +63,7 @@ class HouseReference(Reference):
     rooms: tuple[Name, ...] = Field(min_length=1, max_length=MOST_ROOMS)
     """The names of the rooms."""
     doors: tuple[Door, ...] = Field(max_length=2 * MOST_ROOMS)
-    """The ways between them; a room has at most one in each direction."""
+    """The doors between the rooms, open or locked; a room has at most one in each direction."""
     things: tuple[Thing, ...] = Field(min_length=1, max_length=MOST_THINGS)
     """What can be taken: the keys and the treasure."""
     containers: tuple[Container, ...] = Field(default=(), max_length=MOST_THINGS)
@@ -73,7 +73,7 @@ class HouseReference(Reference):
     treasure: Name
     """The thing that wins the game when it is taken."""
     moves: int = Field(ge=1, le=MOST_MOVES)
-    """How many commands the player has. One that is not understood or changes nothing counts, too."""
+    """Number of commands that the player has. A command that is not understood or changes nothing counts too."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -109,7 +109,7 @@ def _refuse_unknown(field: str, names: list[str], known: list[str] | tuple[str, 
 
 
 class Exit(NamedTuple):
-    """Exit of a room: the part of it that the player sees, and the room behind it, which the player does not see."""
+    """Exit of a room: its direction and key, which the player sees, and the room behind the exit, which the player does not."""
 
     direction: Direction
     to: str
@@ -119,7 +119,7 @@ class Exit(NamedTuple):
 
 
 class State(NamedTuple):
-    """The part of a game that can change. Items are never put down, and doors and containers never closed or locked again."""
+    """The part of a game that can change. Items are never put down; opened doors and containers stay open."""
 
     room: str
     held: frozenset[str] = frozenset()
@@ -173,9 +173,9 @@ def won(house: HouseReference, state: State) -> bool:
 
 
 def can_be_won(house: HouseReference) -> bool:
-    """Return whether the treasure can be reached at all.
+    """Return whether the treasure can be reached with any number of moves.
 
-    No action loses anything, so it is enough to take, open and unlock everything in reach until nothing changes any more.
+    No command makes anything unreachable. So the search takes, opens and unlocks everything in reach until nothing changes.
     """
     state, reached, changed = State(house.start), [house.start], True
     while changed:
@@ -199,7 +199,7 @@ class Sight(NamedTuple):
     closed: tuple[str, ...]
     """What can be opened."""
     ways: tuple[tuple[Direction, str | None], ...]
-    """Directions that lead out, each with the key that it wants, if it is locked."""
+    """Directions of the exits, each with the key that unlocks it, or None if it is not locked."""
 
 
 def sight(house: HouseReference, state: State) -> Sight:
