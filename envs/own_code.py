@@ -1,7 +1,7 @@
-"""Hashes of the user's own modules that judge, so that no run goes on, and no kept verdict is used, after one was edited.
+"""Hashes of the user's own modules that judge. After an edit, no run is resumed and no cached verdict is used.
 
-An environment's `version` says when verdicts may change, and its author may forget to raise it. Code of ours and of installed
-packages counts by version and is not looked at.
+An environment's `version` should be raised when verdicts may change, but its author may forget that. The library's code and
+that of installed packages is identified by version and not hashed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def own_code(environments: Iterable[Any]) -> dict[str, str]:
     than a judge. Imports inside functions are not seen, nor are files that the code reads.
 
     Args:
-        environments: environment instances; of a composition the parts are taken.
+        environments: environment instances; a composition is replaced by its parts.
     """
     found: dict[str, str] = {}
     waiting: list[ModuleType] = []

@@ -56,7 +56,7 @@ class EndpointOptions(Options):
     total_s: float = Field(25.0, gt=0)
     """Wall time of one verdict with all its requests and waits. Keep it below the Grader's `timeout_s`, which is 30."""
     backoff_s: float = Field(0.5, ge=0)
-    """Seconds before the second try; doubled each time, then varied by a factor of 0.5 to 1.5. A longer Retry-After is obeyed."""
+    """Seconds before the second try; doubles each time, with a random factor of 0.5 to 1.5. A longer Retry-After is obeyed."""
     concurrency: int | None = Field(16, ge=1, le=1024)
     """Most requests under way, over all processes of this user on this machine; None for any number."""
     requests_per_minute: float | None = Field(None, gt=0)

@@ -1,4 +1,4 @@
-"""Cache of verdicts. The key covers all that a verdict depends on. GRPO groups repeat proofs, and checking one takes seconds."""
+"""Cache of verdicts, keyed by all that they depend on. GRPO groups repeat proofs, and checking one takes seconds."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ from verigym.sandbox.job import Job
 from verigym.sandbox.languages import source_bytes
 
 Ended = Literal["compiled", "error", "missing", "time", "memory", "output", "file", "crash"]
-"""How stage 1 ended. Only `compiled` goes on to stage 2. After `crash`, a control run decides whether the submission is to blame."""
+"""How stage 1 ended. Only `compiled` goes on to stage 2. After `crash`, a control run shows if the submission is to blame."""
 _LIMITS: dict[RunStatus, Ended] = {RunStatus.TIME: "time", RunStatus.MEMORY: "memory", RunStatus.OUTPUT: "output"}
 PARTS = (".olean", ".olean.server", ".olean.private")
-"""Suffixes of a compiled module's files. The first always exists. For a file that begins with `module`, the last has the proofs."""
+"""Suffixes of a compiled module's files. The first always exists. If the source begins with `module`, proofs are in the last."""
 _SIGXFSZ = 25
 _RESERVE = 16
 _SHELL_SIGNAL = 128  # a wrapper reports a signal as an exit code above this

@@ -33,7 +33,7 @@ HASH_COMMANDS = (
     "#instances", "#sample", "#test", "#slim_check", "#plausible", "#aesop", "#with_exporting", "#info_trees", "#eqns",
     "#deprecated", "#unfold", "#whnf", "#trans_imports", "#minimize_imports", "#print_", "#gen_injective", "#grind_lint",
 )  # fmt: skip
-"""Beginnings of commands with a hash. A full list is needed because `#[1, 2]`, `#s` (a cardinality) and `#(range n)` are terms."""
+"""Prefixes of commands with a hash. They are listed because `#[1, 2]`, `#s` (a cardinality) and `#(range n)` are terms."""
 
 BANNED = frozenset(
     {
@@ -42,7 +42,7 @@ BANNED = frozenset(
         "set_option debug.", "set_option compiler.", "set_option interpreter.", "set_option kernel.", "set_option bootstrap.",
     }
 )  # fmt: skip
-"""Things that a proof may not use: words, `open NAMESPACE`, or `set_option` with an option whose name begins with the prefix."""
+"""Things that a proof may not use: a word, `open NAMESPACE`, or `set_option` of an option that begins with the given prefix."""
 
 METAPROGRAMS = frozenset(
     {

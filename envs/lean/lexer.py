@@ -2,7 +2,7 @@
 
 One pass, in linear time, defined for every text. The rules follow the Lean 4 reference, "Lexical structure"
 (https://lean-lang.org/doc/reference/latest/): block comments nest, strings may span lines, `r#".."#` has no escapes,
-`s!"..{term}.."` contains code, `«..»` quotes a name, `h.end` is one identifier. In Lean, tokens depend on the notation in scope.
+`s!"..{term}.."` contains code, `«..»` quotes a name, `h.end` is one identifier. Lean's tokens depend on the notation in scope.
 This tokenizer knows only those symbols with characters that would otherwise be misread.
 """
 

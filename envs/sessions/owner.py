@@ -78,7 +78,7 @@ class Owner:
         self._jobs.put(job)
 
     def close(self) -> None:
-        """Accept no more jobs, and give up the present job and those that wait. `join` waits for the end."""
+        """Accept no more jobs, and give up the running job and the queued ones. Call `join` to wait for the end."""
         self._closing = True
         self._jobs.put(None)
 

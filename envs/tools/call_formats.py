@@ -1,4 +1,4 @@
-"""How models write calls: the formats by name, and what a session needs of one."""
+"""Formats in which models write tool calls: the formats by name, and the interface of a format."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class DojoOptions(Options):
     """Which repository, and limits of a check."""
 
     unsandboxed: bool = False
-    """Must be true: lean-dojo runs submissions without a sandbox, with this user's permissions. Only the guard checks them before."""
+    """Must be true: lean-dojo runs submissions with this user's permissions and no sandbox, after the guard's check only."""
     url: str = Field(min_length=1)
     """The repository's address."""
     commit: str = Field(min_length=7)

@@ -24,7 +24,7 @@ class InteractOptions(Options):
     """What its server is started with."""
 
     unsandboxed: bool = False
-    """Must be true: lean-interact runs submissions without a sandbox, with this user's permissions. Only the guard checks them before."""
+    """Must be true: lean-interact runs submissions with this user's permissions and no sandbox, after the guard's check."""
     project: str = ""
     """Folder of a Lake project; empty for none."""
     local_repl_path: str = ""
