@@ -1,4 +1,4 @@
-"""Environment options that a model trained with this library stores in its folder, because it must be asked with the same ones."""
+"""Environment options that are stored in the folder of a model trained by us: it must be asked with the same options."""
 
 from __future__ import annotations
 

@@ -143,7 +143,8 @@ class UnitsEnvironment(ProceduralEnvironment):
     def make(self, rng: random.Random) -> Made:
         """Return a question, its answer and the steps.
 
-        For example ("How many days are 4 weeks and 3 days?", "31", "4*7=28,28+3=31")."""
+        For example ("How many days are 4 weeks and 3 days?", "31", "4*7=28,28+3=31").
+        """
         large, small, factor = rng.choice(UNITS)
         a, b = rng.randint(1, cast(UnitsOptions, self.options).largest), rng.randint(1, factor - 1)
         question = f"How many {small} are {a} {large} and {b} {small}?"

@@ -23,7 +23,7 @@ Ended = Literal["compiled", "error", "missing", "time", "memory", "output", "fil
 """How stage 1 ended. Only `compiled` goes on to stage 2. After `crash`, a control run shows if the submission is to blame."""
 _LIMITS: dict[RunStatus, Ended] = {RunStatus.TIME: "time", RunStatus.MEMORY: "memory", RunStatus.OUTPUT: "output"}
 PARTS = (".olean", ".olean.server", ".olean.private")
-"""Suffixes of a compiled module's files. The first always exists. If the source begins with `module`, proofs are in the last."""
+"""Suffixes of a compiled module's files. The first always exists. If the source begins with `module`, the last has proofs."""
 _SIGXFSZ = 25
 _RESERVE = 16
 _SHELL_SIGNAL = 128  # a wrapper reports a signal as an exit code above this

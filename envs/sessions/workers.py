@@ -39,7 +39,7 @@ class Worker(Protocol):
     """Interface of a worker."""
 
     life: int
-    """Number of restarts of the worker so far. Sessions that were opened at another number are gone."""
+    """Number that changes whenever the worker is restarted. Sessions that were opened under another number are gone."""
 
     @property
     def running(self) -> bool:

@@ -28,7 +28,7 @@ class LengthOptions(Options):
     """How length is rewarded."""
 
     kind: Literal["target", "cosine"] = "target"
-    """`target`: reward 1 at the target, falling linearly to 0 at a distance of `width` * target. `cosine`: 1 at length 0, 0 at target."""
+    """`target`: 1 at the target, falling linearly to 0 at `width` * target away. `cosine`: 1 at length 0, 0 at the target."""
     target: int = Field(1000, ge=1)
     """The length with reward 1; for the cosine, the length from which on the reward is 0."""
     width: float = Field(1.0, gt=0, le=1, allow_inf_nan=False)

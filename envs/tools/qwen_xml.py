@@ -8,8 +8,8 @@
     </function>
     </tool_call>
 
-Values are not escaped, so a rule decides where a value ends: at the first `</parameter>` that is followed, after optional space,
-by `<parameter=`, or by `</function>` and `</tool_call>`. Any other tag within a value is text, even a whole call. The line
+Values are not escaped, so a rule decides where a value ends: at the first `</parameter>` that is followed, spaces aside, by
+`<parameter=`, or by `</function>` and `</tool_call>`. Any other tag within a value is text, even a whole call. The line
 breaks after the opening tag and before the closing tag are not part of the value. All values are texts; the tool's JSON schema
 gives their types. As in `hermes`, thinking is ignored, an invalid call becomes a call with a fault, and time is linear.
 """

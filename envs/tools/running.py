@@ -1,7 +1,7 @@
 """Runs the calls of one episode, and finds out who is to blame when a tool fails.
 
-A tool fails by raising EnvironmentFailure, OSError or ImportError. Then our side is to blame, and the episode has no reward. But
-the model chooses the arguments: it could name a missing file, a host that does not answer, or endless work, and so take its
+A tool fails by raising EnvironmentFailure, OSError or ImportError. Then our side is to blame, and the episode has no reward.
+But the model chooses the arguments: it could name a missing file, a host that does not answer, or endless work, and so take its
 episodes out of the loss. So a control decides, as in `contract/blame.py`: the tool's first and its last successful call in this
 process, in any episode, are repeated, each on a newly opened tool. If both fail, or none is known, our side is to blame. If one
 succeeds, the failed call is made once more, also on a new tool. If it fails again, the call is to blame, and the model is told.
