@@ -128,7 +128,7 @@ class PromptDataset(Sequence[Prompt]):
     @overload
     def __getitem__(self, index: slice) -> list[Prompt]: ...
     def __getitem__(self, index: int | slice) -> Prompt | list[Prompt]:
-        """Make the prompt of a row.
+        """Return the prompt of the row at `index`; for a slice, a list of prompts.
 
         Raises:
             RowError: the row does not fit; the message names data set, split, row and field.

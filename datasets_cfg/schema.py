@@ -154,9 +154,9 @@ class DatasetConfig(_Frozen):
     options: Mapping[str, Any] = {}
     """Options of the environment."""
     columns: Mapping[str, ColumnType] = {}
-    """Every column that is used, with its type. A row that lacks one does not fit. A shape brings its own."""
+    """Every column that is used, with its type. A row that lacks one does not fit. A shape adds its own columns."""
     shape: str | None = None
-    """Name of an adapter (`adapters/`), for a published row layout that needs code. The prompt may use the adapter's texts too."""
+    """Name of an adapter (`adapters/`), for a published row layout that needs code. The prompt may use its texts too."""
     generated: Mapping[str, int] = {}
     """Split -> number of tasks, if the environment generates the tasks. Then no field about rows is given."""
     texts: Mapping[str, TextPart] = {}
@@ -174,7 +174,7 @@ class DatasetConfig(_Frozen):
     reference: Mapping[str, ReferenceColumn] = {}
     """Field of the environment's reference -> column."""
     fixed: Mapping[str, Any] = {}
-    """Fields of the environment's reference that are the same in every row; what a row says itself is merged over them."""
+    """Fields of the environment's reference that are the same in every row. A row's own fields are merged over them."""
     exceptions: tuple[RowException, ...] = ()
     """Rows of a shape that need something else."""
     metadata: tuple[str, ...] = ()

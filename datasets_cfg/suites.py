@@ -47,7 +47,7 @@ class SuiteSource(_Frozen):
     """One source of the mixture: an environment that generates tasks, or a data set with its environment."""
 
     environment: str | None = None
-    """Registry name of an environment that generates tasks, or module:Class; with `dataset`, of another that grades it."""
+    """Registry name or module:Class of an environment that generates tasks; with `dataset`, of one that grades the rows."""
     dataset: str | None = None
     """Name or path of a data-set configuration. Give this or `environment`, or both."""
     options: Mapping[str, Any] = {}
@@ -55,7 +55,7 @@ class SuiteSource(_Frozen):
     format: Mapping[str, Any] | None = None
     """When given, options of the `format` environment, whose verdict is the gate of this source's reward."""
     graded_by: GradedBy | None = None
-    """Environment that judges instead of the source's own, which then only makes prompts: {environment: reward_model, options: ...}."""
+    """Environment that judges in place of the source's own, which then only asks, such as {environment: reward_model}."""
     add: Mapping[str, AddedReward] = {}
     """Name -> reward that is added to this source's own, inside the gate: {language: {weight: 0.1}}."""
     added_may_dominate: bool = False
@@ -102,7 +102,7 @@ class SuiteSource(_Frozen):
 
 
 class Curriculum(_Frozen):
-    """Settings for how often tasks are repeated, depending on their difficulty. Fields that are None keep the trainer's defaults."""
+    """Settings for how often tasks are repeated, by their difficulty. Fields that are None keep the trainer's defaults."""
 
     hard_share: float | None = Field(None, ge=0, le=1)
     """Share of a source's prompts that are known to be hard."""

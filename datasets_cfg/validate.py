@@ -1,4 +1,4 @@
-"""Validates a data set before training: every row's gold must score the maximum, and a row without a gold must make a prompt."""
+"""Validates a data set before training: each row's gold must score the maximum, and a row without one must make a prompt."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ MAIN = "__main__"
 def own_code(environments: Iterable[Any]) -> dict[str, str]:
     """Return the hash of each file that contains code of the user's environments, keyed by its path below its import root.
 
-    These are an environment's own module, the user's modules imported at its top level, and in turn the user's modules that
-    they import. For a class in a script or a notebook, only the source of the class is hashed, because a script contains more
+    These are the module of each environment, the user's modules that it imports at its top level, and the user's modules that
+    those import. For a class in a script or a notebook, only the source of the class is hashed, because a script contains more
     than a judge. Imports inside functions are not seen, nor are files that the code reads.
 
     Args:

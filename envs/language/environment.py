@@ -52,7 +52,7 @@ class LanguageOptions(Options):
     """Which part is judged, and how much text is needed."""
 
     scope: Literal["thinking", "answer", "all"] = "thinking"
-    """What is judged: what stands before the last `</think>` (everything, where there is none), what stands after, or all."""
+    """Which text is judged: the text before the last `</think>` (all text if there is none), the text after it, or all."""
     least: int = Field(20, ge=1)
     """Least letters of a text to be judged; a Chinese, Japanese or Korean letter counts twice. A shorter text is no answer."""
     unit: Literal["letters", "words"] = "letters"

@@ -36,7 +36,7 @@ class FeedbackOptions(CodeOptions):
     show_expected: bool = True
     """Whether a reply shows what a failed public test expected. The call and the program's own output are always shown."""
     max_failures: int = Field(3, ge=1, le=100)
-    """How many failed tests a reply describes; the others it counts."""
+    """How many failed tests a reply describes. Further failed tests are only counted."""
 
     @field_validator("public")
     @classmethod
