@@ -1,4 +1,4 @@
-"""Rows of a CSV file with a header line. A cell is text, and becomes the value of the type that its column is declared with."""
+"""Rows of a CSV file with a header line. Each value is converted from text to the type declared for its column."""
 
 from __future__ import annotations
 

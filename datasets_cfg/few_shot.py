@@ -1,4 +1,4 @@
-"""Prompt templates with few-shot examples, which are drawn from another split by hash."""
+"""Prompt templates with few-shot examples. The examples are rows of another split, drawn by a hash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verigym.envs import Environment, Prompt
 from verigym.envs.contract.schema import sha256_hex
 
 TRIES = 100
-"""Rows tried for each example before the split counts as too small."""
+"""Number of rows tried for each example before the split counts as too small."""
 
 
 class ExampleRows(Protocol):

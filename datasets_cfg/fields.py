@@ -1,4 +1,4 @@
-"""Fields of a row: find one by path, check its type, take the gold out of it, put columns into a template."""
+"""Fields of a row: find a field by its path, check its type, extract the gold from it, put columns into a template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds golds that are whole texts where a short answer is expected, and the extraction that would shorten them."""
+"""Finds golds that are whole texts where short answers are expected, and an extraction method that would shorten them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from verigym.envs.extraction.methods import METHODS
 
 FIELD = "answer"
 PROSE_WORDS = 8
-"""A gold of so many words, beside formulas, is no short answer."""
+"""Number of words, outside formulas, from which a gold is not a short answer."""
 ENOUGH = 0.9
-"""The first way to take answers out that works for this share of what the best one finds is proposed."""
+"""The first extraction method that finds this fraction of the answers that the best method finds is proposed."""
 _WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}")
 
 

@@ -1,7 +1,7 @@
-"""Rows of a JSON Lines file, or of a file that is one JSON list, with the values as the file writes them.
+"""Rows of a JSON Lines file, or of a file that is one JSON list, with the values exactly as written.
 
-The `datasets` library gives each column one type: where a field holds text in one row and a number in another, it reads texts
-as JSON (`"12"` becomes 12, in tests too), and it adds the keys of other rows to objects. Grading needs the values as written.
+The `datasets` library is not used because it gives each column one type. If a field is text in one row and a number in another,
+it parses the texts as JSON (`"12"` becomes 12, in tests too). It also adds the keys of other rows to objects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long the prompts and the worked answers of a split are, to choose a run's `max_prompt_tokens` and `max_new_tokens`."""
+"""Lengths of the prompts and worked answers of a split, for choosing a run's `max_prompt_tokens` and `max_new_tokens`."""
 
 from __future__ import annotations
 

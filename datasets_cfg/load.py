@@ -29,7 +29,7 @@ class RowError(UsageError):
     def __init__(self, dataset: str, split: str, row: int, field: str, reason: str) -> None:
         super().__init__(f"data set {dataset!r}, split {split!r}, row {row + 1}: field {field!r} {reason}")
         self.row = row
-        """From 0, as the data set is indexed; the message counts from 1."""
+        """Index of the row in the data set, from 0. The message counts rows from 1."""
         self.field = field
         self.reason = reason
 
@@ -72,7 +72,7 @@ def description(name_or_path: str | Path) -> str:
 
 
 def named_split(given: str, split: str | None = None, flag: str = "--split") -> tuple[str, str | None]:
-    """Split `given`, NAME or NAME:SPLIT, into the data set and the split. If it names no split, `split` is returned as it is.
+    """Return (data set, split) of `given`, which is NAME or NAME:SPLIT. For a NAME alone, the split is the argument `split`.
 
     Args:
         given: NAME, or NAME:SPLIT. A path that ends in .yaml is a name even if it contains colons.
@@ -128,7 +128,7 @@ class PromptDataset(Sequence[Prompt]):
     @overload
     def __getitem__(self, index: slice) -> list[Prompt]: ...
     def __getitem__(self, index: int | slice) -> Prompt | list[Prompt]:
-        """Make the prompt of a row.
+        """Return the prompt of the row at `index`; for a slice, a list of prompts.
 
         Raises:
             RowError: the row does not fit; the message names data set, split, row and field.
@@ -374,7 +374,7 @@ def _check_reference(place: str | Path, config: DatasetConfig, environment: Envi
 def place_of(description_of: str | Path, *loc: str) -> str:
     """Return, as `file:line`, where a description sets the field at the path `loc`.
 
-    If the field is not set, the nearest enclosing field that is set counts.
+    If the field is not set, return the place of the nearest enclosing field that is set.
     """
     return parse(description(description_of), str(description_of)).place(loc)
 

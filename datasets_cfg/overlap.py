@@ -1,4 +1,4 @@
-"""Tasks that stand in two splits, of one data set or of two: what is measured on them says nothing of new tasks."""
+"""Finds tasks that are in two splits, of one data set or of two. Results on such tasks tell nothing about new tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verigym.datasets_cfg.schema import DatasetConfig
 
 SHOWN = 5
 EVALUATION_NAMES = ("test", "validation", "valid", "dev", "eval")
-"""Splits that are taken to be for measuring where a description's `evaluation_only` names none."""
+"""Names of splits that count as evaluation splits if a description's `evaluation_only` is empty."""
 IDS = ("task_id", "id", "uid")
 """Fields of a row that name it to people."""
 

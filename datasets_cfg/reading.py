@@ -1,4 +1,4 @@
-"""Rows of a split: JSON, CSV and archives are read here, Parquet and the hub by the `datasets` library, of the extra `data`."""
+"""Rows of a split. JSON, CSV and archives are read here; Parquet and the hub by the library `datasets` (extra `data`)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from verigym.envs.file_hash import file_sha256
 from verigym.envs.hub import hub_or_cache
 
 MAX_RATIO = 200
-"""Of a .gz file's content to its size, above MAX_UNASKED_BYTES; text is packed 3 to 20 times smaller."""
+"""Maximum ratio of a .gz file's content to its size, if the content exceeds MAX_UNASKED_BYTES. For text it is 3 to 20."""
 MAX_UNASKED_BYTES = 1 << 28
 MAX_LEAN_FILE_BYTES = 1 << 20
 
 
 class FileMismatch(UsageError):
-    """Raised when a local file is not as the description's `files.SPLIT` says; `field` is the field that it contradicts."""
+    """Raised when a local file contradicts the description's `files.SPLIT`; `field` names the contradicted field."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""`make_task`: a row and its data set's description become the arguments of the environment's `prompt`. Pure."""
+"""`make_task`: makes the arguments of the environment's method `prompt` from a row and its data set's description. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PreparedTask:
     question: str | None = None
     """The text without instructions about the answer's form."""
     worked: str = "{gold}"
-    """How its answer is shown in an example: a template over `row` and `{gold}`."""
+    """How the task's answer is shown in a few-shot example: a template over the columns of `row` and `{gold}`."""
     row: Mapping[str, Any] = field(default_factory=dict)
     """The row's columns, and the texts made from them."""
 

@@ -28,13 +28,13 @@ class Hub(_Frozen):
     path: str
     """Repository, `owner/name`."""
     revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
-    """Commit of the repository; null until `verigym datasets pin` has looked it up, and then the newest is read."""
+    """Commit of the repository. With null, the newest is read; `verigym datasets pin` looks it up and writes it here."""
     config: str | None = None
     """Configuration of a repository that has several."""
     splits: Mapping[str, str] = {}
     """Our split -> the hub's."""
     files: Mapping[str, tuple[str, ...]] = {}
-    """Our split -> JSON Lines files of the repository, for one whose loading script is not run."""
+    """Our split -> JSON Lines files of the repository, for repositories with a loading script, which is never run."""
 
     @model_validator(mode="after")
     def _some_split(self) -> Self:
@@ -89,8 +89,8 @@ class LocalFile(_Frozen):
     rows: RowRange | None = None
     where: RowValue | None = None
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
-    """Of the file's content, uncompressed; of several files, of their own sha256 in a row. A file with another is another
-    revision of the data, and refused."""
+    """Hash of the file's uncompressed content; for several files, of their concatenated hex digests. A file with a different
+    hash is another revision of the data and is refused."""
     layout: Literal["rows", "columns"] = "rows"
     """columns: the file is one JSON object, {column: {row: value}}."""
 
@@ -108,9 +108,9 @@ class TextPart(_Frozen):
 
     column: str
     after: str = ""
-    """The part begins behind the first of these; a row without it does not fit."""
+    """The part begins after the first occurrence of this text. A row without the text does not fit. Empty: from the start."""
     before: str = ""
-    """The part ends before the last of these; a row without it does not fit."""
+    """The part ends before the last occurrence of this text. A row without the text does not fit. Empty: to the end."""
 
 
 class ReferenceColumn(_Frozen):
@@ -118,9 +118,9 @@ class ReferenceColumn(_Frozen):
 
     column: str
     extract: Extraction | None = None
-    """How the gold is found in the column's text; as it stands when left out."""
+    """How the gold is extracted from the column's text; None to use the value unchanged."""
     optional: bool = False
-    """Whether a row may lack it, or have null there: the field is then left out of its reference, and has its default."""
+    """Whether a row may lack the column or have null in it. The reference's field then has its default."""
 
 
 class RowException(_Frozen):
@@ -154,27 +154,27 @@ class DatasetConfig(_Frozen):
     options: Mapping[str, Any] = {}
     """Options of the environment."""
     columns: Mapping[str, ColumnType] = {}
-    """Every column that is used, with its type. A row that lacks one does not fit. A shape brings its own."""
+    """Every column that is used, with its type. A row that lacks one does not fit. A shape adds its own columns."""
     shape: str | None = None
-    """A published row layout whose reference takes code to make (`adapters/`). The prompt may name its texts too."""
+    """Name of an adapter (`adapters/`), for a published row layout that needs code. The prompt may use its texts too."""
     generated: Mapping[str, int] = {}
-    """Split -> number of tasks, where the environment writes them itself; then nothing else says what a row is."""
+    """Split -> number of tasks, if the environment generates the tasks. Then no field about rows is given."""
     texts: Mapping[str, TextPart] = {}
     """Parts of columns under names of their own, which prompt, question and worked may use like columns."""
     prompt: str = ""
     r"""The question put to the model. `{column}` is replaced; all else, `\boxed{}` too, is plain text."""
     question: str | None = None
-    """The same without words about the answer's form, for templates that bring their own. Written like prompt."""
+    """The prompt without instructions about the answer's form, for templates that bring their own. Written like prompt."""
     worked: str = "{gold}"
-    """How a row is answered where it is shown as an example. Written like prompt; `{gold}` is the environment's own gold."""
+    """The answer of a row that is shown as a few-shot example. Written like prompt; `{gold}` is the environment's own gold."""
     template: str | None = None
     """Prompt template, such as r1-zero or maths:de, where the caller names none."""
     golds: Literal["all", "some", "none"] = "all"
-    """Which rows come with a right answer. Those without are loaded and read when the set is validated, and not graded."""
+    """Which rows have a right answer. When the data set is validated, the other rows are loaded and read but not graded."""
     reference: Mapping[str, ReferenceColumn] = {}
     """Field of the environment's reference -> column."""
     fixed: Mapping[str, Any] = {}
-    """Fields of the environment's reference that are the same in every row; what a row says itself is merged over them."""
+    """Fields of the environment's reference that are the same in every row. A row's own fields are merged over them."""
     exceptions: tuple[RowException, ...] = ()
     """Rows of a shape that need something else."""
     metadata: tuple[str, ...] = ()

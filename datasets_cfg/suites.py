@@ -26,10 +26,10 @@ class AddedReward(_Frozen):
     """A reward that is added to the reward of a source's environment, such as one for language or length."""
 
     weight: float = Field(allow_inf_nan=False)
-    """Times its reward; negative for a punishment, 0 only reports it. All together less than the source's own reward,
-    which weighs 1; but see added_may_dominate."""
+    """Factor on the reward: negative for a punishment, 0 only to report it. The source's own reward has weight 1, and all
+    added weights together must be less, unless added_may_dominate is set."""
     environment: str | None = None
-    """Registry name of its environment, or module:Class; where left out, the key. So one environment may be added twice."""
+    """Registry name of the environment, or module:Class; by default the key in `add`. So one environment can be added twice."""
     options: Mapping[str, Any] = {}
     """Options of its environment."""
 
@@ -47,7 +47,7 @@ class SuiteSource(_Frozen):
     """One source of the mixture: an environment that generates tasks, or a data set with its environment."""
 
     environment: str | None = None
-    """Registry name of an environment that generates tasks, or module:Class; with `dataset`, of another that grades it."""
+    """Registry name or module:Class of an environment that generates tasks; with `dataset`, of one that grades the rows."""
     dataset: str | None = None
     """Name or path of a data-set configuration. Give this or `environment`, or both."""
     options: Mapping[str, Any] = {}
@@ -55,7 +55,7 @@ class SuiteSource(_Frozen):
     format: Mapping[str, Any] | None = None
     """When given, options of the `format` environment, whose verdict is the gate of this source's reward."""
     graded_by: GradedBy | None = None
-    """Environment that judges in place of the source's own, which then only asks: {environment: reward_model, options: ...}."""
+    """Environment that judges in place of the source's own, which then only asks, such as {environment: reward_model}."""
     add: Mapping[str, AddedReward] = {}
     """Name -> reward that is added to this source's own, inside the gate: {language: {weight: 0.1}}."""
     added_may_dominate: bool = False
@@ -69,7 +69,7 @@ class SuiteSource(_Frozen):
     template: str | None = None
     """Prompt template, such as r1-zero or maths:de; see docs/datasets.md."""
     shots: int = Field(default=0, ge=0, le=64)
-    """With a data set: examples before each task, drawn from its train split by the hash of what is asked."""
+    """With a data set: number of examples before each task, drawn from the train split by a hash of the task."""
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Share of the prompts of a step, relative to the other sources' weights."""
     min_share: float = Field(default=0.0, ge=0, le=1)
@@ -102,7 +102,7 @@ class SuiteSource(_Frozen):
 
 
 class Curriculum(_Frozen):
-    """Settings of how often tasks are repeated, by their difficulty; fields that are None keep the trainer's defaults."""
+    """Settings for how often tasks are repeated, by their difficulty. Fields that are None keep the trainer's defaults."""
 
     hard_share: float | None = Field(None, ge=0, le=1)
     """Share of a source's prompts that are known to be hard."""
@@ -122,7 +122,7 @@ class MeasuredSet(_Frozen):
     split: str = "test"
     """Its split."""
     template: str | None = None
-    """Prompt template, where it is another than the data set's own."""
+    """Prompt template to use instead of the data set's own."""
     shots: int = Field(default=0, ge=0, le=64)
     """Examples before each task."""
 
@@ -143,7 +143,7 @@ class Suite(_Frozen):
     curriculum: Curriculum | None = None
     """Sorting of tasks by their pass rate; null for none."""
     train: Mapping[str, Any] = {}
-    """Fields of a run, as defaults: those of the run's own configuration win."""
+    """Default fields of a training run's configuration. Fields that the run itself sets take precedence."""
     measure: tuple[MeasuredSet, ...] = ()
     """Sets to measure on."""
     _document: Document | None = PrivateAttr(None)
@@ -159,7 +159,7 @@ class Suite(_Frozen):
         return self
 
     def fields(self, data_dir: Path | None = None) -> dict[str, Any]:
-        """Return the settings that the suite makes in a training run, as fields of the run's configuration.
+        """Return the suite's settings for a training run, as fields of the run's configuration.
 
         Args:
             data_dir: folder of local files. A data set whose files are all in it is read there, any other from the hub.

@@ -56,16 +56,16 @@ class Template(Wording):
     source: str = ""
     """The paper or model card that has it."""
     plain: bool = False
-    """Whether the prompt skips the tokenizer's chat template, as base models need it."""
+    """Whether the prompt is text without the tokenizer's chat template, for base models."""
     joint: str = "\n\n"
-    """With plain: what stands between the system's text, the examples and the task."""
+    """With plain: separator between the system's text, the examples and the task."""
     languages: Mapping[str, Wording] = {}
-    """ISO 639-1 code -> the wording in that language; asked for as `name:code`."""
+    """ISO 639-1 code -> the wording in that language, which is chosen by `name:code`."""
 
     def messages(
         self, asked: Mapping[str, str | None], examples: Sequence[Mapping[str, str | None]] = ()
     ) -> tuple[Message, ...]:
-        """Return the messages that ask a task.
+        """Return the messages of a prompt that asks a task.
 
         Args:
             asked: the task's `prompt`, and its `question` or None.

@@ -1,4 +1,4 @@
-"""Before training on a data set: does every row's own gold score the maximum, and does a row without one make a prompt?"""
+"""Validates a data set before training: each row's gold must score the maximum, and a row without one must make a prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Failure:
     """A row that should not be trained on, and why."""
 
     row: int
-    """From 0, as the data set is indexed; texts and JSON count from 1."""
+    """Index of the row in the data set, from 0. Reports, as text and as JSON, count from 1."""
     field: str
     gold: str | None
     reason: str
@@ -36,7 +36,7 @@ class Failure:
 
 TEXT_END = 60
 MAX_LISTED = 10
-"""Failures up to which each row is shown; beyond, each cause once."""
+"""Maximum number of failures for which each row is shown. If there are more, each cause is shown once."""
 ROWS_NAMED = 5
 _OF_ONE_ROW = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+]?\d[\d.,/]*""")
 """Quoted texts and numbers, which differ between rows that fail for one cause."""
@@ -125,9 +125,9 @@ class Report:
     remarks: list[Failure] = field(default_factory=list)
     """Rows whose gold scores the maximum although the environment's audit finds fault with it."""
     whole_texts: list[tuple[int, str]] = field(default_factory=list)
-    """Row and gold where the gold is a whole text although the environment compares short answers."""
+    """(row, gold) of each row with a whole text as gold, although the environment compares short answers."""
     without_gold: int = 0
-    """Rows without a gold, where the description says that there are such: each was made twice, with the same key."""
+    """Number of rows without a gold, if the description allows them. The prompt of each was made twice and had the same key."""
 
     def rows_as_json(self) -> Iterator[str]:
         """Yield each failure and each remark as one line of JSON."""

@@ -14,12 +14,12 @@ from verigym.envs.contract.errors import UsageError, explain, near_file
 
 M = TypeVar("M", bound=BaseModel)
 Loc = tuple[int | str, ...]
-"""A field, by the keys and list positions that lead to it from the top."""
+"""Path of a field: the keys and list positions that lead to the field from the top."""
 
 MAX_CHARACTERS = 1 << 17
-"""Of a description; whatever is longer is data, and reading it as YAML would take minutes."""
+"""Maximum length of a YAML file. A longer file is probably data, and to read it as YAML would take minutes."""
 MAX_VALUES = 100_000
-"""Keys and values of a description, each alias counted as all that it stands for."""
+"""Maximum number of keys and values in a YAML file. A YAML alias counts as all the values that it repeats."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Document:
     """Of the file, or of what else the fields come from."""
     fields: Mapping[str, Any]
     places: Mapping[Loc, str]
-    """Of each field that was set: `file:line`, or the override of the command line."""
+    """For each field that was set: `file:line`, or the command-line override that set it."""
 
     def place(self, loc: Sequence[int | str]) -> str:
         """Return the place where the field at the path `loc` was set, as file and line.

@@ -1,4 +1,4 @@
-"""Fingerprint of a model folder's weights, so that a verdict names the weights and not a folder whose content may change."""
+"""Fingerprint of a model folder's weights. Verdicts name the weights by it, because the content of a folder may change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.envs.file_hash import file_sha256
 
 SUFFIXES = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
-"""Weights, configuration, tokenizer and chat template: what a verdict depends on."""
+"""Suffixes of the files that a verdict depends on: weights, configuration, tokenizer and chat template."""
 _known: dict[tuple[str, int, int], str] = {}
 
 
@@ -44,9 +44,9 @@ def named_after(grader: str, weights: str) -> str:
 
 
 def missing_folder(model: str) -> str:
-    """Return an error if `model` is neither a directory nor possibly a hub id, and else an empty string.
+    """Return an error message if `model` is not a directory and cannot be a hub id; otherwise an empty string.
 
-    A hub id has at most one slash, inside. Asking the hub for any other name only costs its timeouts.
+    A hub id has at most one slash, between two names. Asking the hub for any other name would only waste time on timeouts.
     """
     if os.path.isdir(model) or not (model.startswith((".", "/", "~")) or model.count("/") > 1):
         return ""

@@ -1,7 +1,7 @@
-"""Hashes of the user's own modules that judge, so that no run goes on, and no kept verdict is used, after one was edited.
+"""Hashes of the user's own modules that judge. After an edit, no run is resumed and no cached verdict is used.
 
-An environment's `version` says when verdicts may change, and its author may forget to raise it. Code of ours and of installed
-packages counts by version and is not looked at.
+An environment's `version` should be raised when verdicts may change, but its author may forget that. The library's code and
+that of installed packages is identified by version and not hashed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MAIN = "__main__"
 def own_code(environments: Iterable[Any]) -> dict[str, str]:
     """Return the hash of each file that contains code of the user's environments, keyed by its path below its import root.
 
-    These are an environment's own module, the user's modules imported at its top level, and in turn the user's modules that
-    they import. For a class in a script or a notebook, only the source of the class is hashed, because a script contains more
+    These are the module of each environment, the user's modules that it imports at its top level, and the user's modules that
+    those import. For a class in a script or a notebook, only the source of the class is hashed, because a script contains more
     than a judge. Imports inside functions are not seen, nor are files that the code reads.
 
     Args:
-        environments: environment instances; of a composition the parts are taken.
+        environments: environment instances; a composition is replaced by its parts.
     """
     found: dict[str, str] = {}
     waiting: list[ModuleType] = []

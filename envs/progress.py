@@ -1,7 +1,7 @@
-"""Progress of long work on standard error, with its rate and the time left.
+"""Progress of a long job on standard error, with its rate and the time left.
 
-On a terminal it is a bar. Elsewhere, and where no escape codes may be written, it is a plain line now and then, the first after
-an interval, so that quick work prints nothing.
+On a terminal that accepts escape codes, it is a bar. Elsewhere it is a plain line at intervals, the first after one interval,
+so that a quick job prints nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Progress:
         self._interval_s = interval_s
         self._start = self._shown = time.monotonic()
         self._first: tuple[float, float] | None = None
-        """Time and fraction of the first call: what an earlier run has done says nothing of the speed of this one."""
+        """Time and fraction at the first call. The rate is measured from there, without the work of an earlier run."""
         self._bar: rich.progress.Progress | None = None
         self._task: rich.progress.TaskID | None = None
 

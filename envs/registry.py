@@ -1,4 +1,4 @@
-"""Registry of environments: our table, `@register` and `module:Class` for yours, entry points for packages."""
+"""Registry of environments: a table of our own, `@register` and `module:Class` for the user's, entry points for packages."""
 
 from __future__ import annotations
 

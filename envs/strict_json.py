@@ -1,6 +1,6 @@
 """Strict JSON: no duplicate keys, no NaN or infinity, bounded depth.
 
-Python's own depth limit differs by interpreter and by how deep the stack already is. A verdict must not.
+Python's own depth limit depends on the interpreter and on the present stack depth. A verdict must not depend on these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options that a model trained by us stores in its folder: how it must be asked."""
+"""Environment options that are stored in the folder of a model trained by us: it must be asked with the same options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from verigym.envs.contract.errors import EnvironmentFailure
 
 RECORD = "verigym.json"
-"""`options`: what the environment must be given; `training`: what it was made of, and its held-out figures."""
+"""Name of the record file. Its `options` must be given to the environment; `training` has the data and the held-out metrics."""
 
 
 def write_record(folder: Path, options: Mapping[str, Any], training: Mapping[str, Any]) -> None:

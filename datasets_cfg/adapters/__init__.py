@@ -1,7 +1,7 @@
 """Adapters: how a row of a published layout becomes the reference of its environment.
 
-A data set names its adapter in the field `shape` of its YAML. Each is a pure function of one row that reads text and never runs
-or unpickles any of it.
+A data set names its adapter in the field `shape` of its YAML. An adapter is a pure function of one row. It reads the row's
+texts and never runs or unpickles them.
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ class AdaptedRow:
     reference: Mapping[str, Any]
     """Fields of the environment's reference."""
     task_id: str
-    """The row's name in its data set, for the prompt's metadata; `exceptions` in the YAML refer to it."""
+    """The row's id in its data set, for the prompt's metadata. `exceptions` in the YAML refer to a row by it."""
     prompt_texts: Mapping[str, str] = field(default_factory=dict)
     """Texts made from the row, which the YAML's `prompt` may name like columns."""
 
@@ -38,7 +38,7 @@ class Adapter:
     columns: Mapping[str, ColumnType]
     """Checked before `convert` is called."""
     gold: str
-    """The columns that the reference comes from, named in messages about a row's own solution."""
+    """The columns from which the reference is made. Messages about a row's own solution name them."""
     prompt_texts: tuple[str, ...] = ()
     """Names of the texts that `convert` makes."""
 

@@ -31,12 +31,12 @@ STARTER_FORM = "Start from this code and keep its names:\n\n{starter}"
 
 INTERPRETED = ("python", "javascript", "bash")
 SLOWER = 3.0
-"""Contests set their time limits for compiled programs; interpreted ones get so many times as long."""
+"""Factor on a contest's time limit for interpreted languages, because contests set their limits for compiled programs."""
 LEAST_CPU_S, WALL_PER_CPU = 2.0, 2.0
 LEAST_MEMORY_MB = 256
 
 FLOAT_TOLERANCE = 1e-5
-"""As CodeContests' own judge and LeetCode grant. Only where a real number is expected: it would blur integers."""
+"""Tolerance for real numbers, as in CodeContests' own judge and LeetCode. Not used if only integers are expected."""
 _REAL = re.compile(r"(?<![\w.])[0-9]+\.[0-9]+(?![\w.])")
 
 

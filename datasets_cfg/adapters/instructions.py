@@ -1,4 +1,4 @@
-"""The IFEval-like part of Tulu 3's RLVR data: one constraint a row, named by the function that its authors check it with."""
+"""The IFEval-like part of Tulu 3's RLVR data. Each row has one constraint, named by its authors' checking function."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""LiveCodeBench packs its hidden tests as base64 over zlib over a pickle. Read without unpickling.
+"""Reads LiveCodeBench's hidden tests without unpickling. They are packed as a pickle, compressed by zlib, encoded in base64.
 
-A pickle is a program; running one from a data file would run whatever its author wrote. The published ones hold a text, or an
-object of texts, and nothing else, so a reader of the few opcodes that build those is enough. It refuses all others.
+To unpickle a data file would run whatever program its author put there. The published pickles contain only a text or an object
+of texts, so a reader of the few opcodes that build these is enough. It refuses all other opcodes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zlib
 from verigym.datasets_cfg.fields import FieldProblem
 
 MAX_UNPACKED_BYTES = 512 << 20
-"""Published payloads stay below 100 MB; a few hundred bytes could otherwise unpack to gigabytes."""
+"""Maximum size of an unpacked payload. Published ones are below 100 MB, but a small malicious one could unpack to gigabytes."""
 
 Value = str | dict[str, str]
 

@@ -1,4 +1,4 @@
-"""Multiple choice (GPQA, MMLU-Pro, SAT) and knights and knaves: rows whose reference takes more than a column."""
+"""Multiple choice (GPQA, MMLU-Pro, SAT) and knights and knaves: the reference is made from more than one column of a row."""
 
 from __future__ import annotations
 

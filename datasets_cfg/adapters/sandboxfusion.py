@@ -1,4 +1,4 @@
-"""SandboxFusion's row layout (id, content, labels, test, canonical_solution) around some of the same data sets."""
+"""Programming data sets in SandboxFusion's row layout (id, content, labels, test, canonical_solution)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Lean statements: a row's header and formal statement, taken apart into what the `lean` environment asks for.
+"""Lean statements: splits a row's header and formal statement into the reference fields of the `lean` environment.
 
-Header and statement are read as one text. Where a carrier has cut that text by a regular expression, a cut may lie inside a
-comment, and declarations may stand on either side of it; what counts is the last declaration of the whole.
+Header and statement are read as one text, in which the last declaration is the statement. The columns' own boundary is ignored:
+some data sets cut the text by a regular expression, so that the cut may be inside a comment or after a declaration.
 """
 
 from __future__ import annotations

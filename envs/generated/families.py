@@ -1,6 +1,7 @@
-"""Generated word and number problems, judged as `math` judges: `arithmetic`, `units`, `bases` and `story`.
+"""Generated word and number problems, judged as in `math`: `arithmetic`, `units`, `bases` and `story`.
 
-`envs/contract/generated.py` has how a task is drawn and which split it belongs to; `puzzles/` has the families with levels.
+`envs/contract/generated.py` defines how tasks are drawn and assigned to splits. `puzzles/` has the environments with
+difficulty levels.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ProceduralOptions(MathOptions):
     symbolic: bool = False
     """Off: answers here are plain numbers."""
     unsimplified: Literal["accept", "refuse"] = "refuse"
-    """A sum is answered by its value: 80+5 is none, though it is 85."""
+    """Refuse: an answer must be a single number, so 80+5 is wrong where 85 is asked."""
 
 
 class ProceduralEnvironment(GeneratedTasks[MathReference, MathOptions], MathEnvironment):
@@ -44,7 +45,7 @@ class ProceduralEnvironment(GeneratedTasks[MathReference, MathOptions], MathEnvi
     options_type = ProceduralOptions
 
     def demonstration(self, split: str, seed: int, index: int) -> tuple[Prompt, str]:
-        """Return a task and its worked solution, `<think>` reasoning followed by the box, for a supervised cold start."""
+        """Return a task and its worked solution, for a supervised cold start: `<think>` reasoning, then the boxed answer."""
         made = self.drawn(split, seed, index)
         prompt = self.prompt(made.question, answer=made.answer)
         return prompt, f"<think>{made.reasoning}</think>\\boxed{{{made.answer}}}"
@@ -140,7 +141,10 @@ class UnitsEnvironment(ProceduralEnvironment):
     options_type = UnitsOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Return a question, its answer and the steps: ("How many days are 4 weeks and 3 days?", "31", "4*7=28,28+3=31")."""
+        """Return a question, its answer and the steps.
+
+        For example ("How many days are 4 weeks and 3 days?", "31", "4*7=28,28+3=31").
+        """
         large, small, factor = rng.choice(UNITS)
         a, b = rng.randint(1, cast(UnitsOptions, self.options).largest), rng.randint(1, factor - 1)
         question = f"How many {small} are {a} {large} and {b} {small}?"

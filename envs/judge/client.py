@@ -1,4 +1,4 @@
-"""Asks the endpoint until it gives a readable reply; there is no score when the tries are used up."""
+"""Asks the judge model's endpoint until it gives a readable reply. If all tries fail, there is no score."""
 
 from __future__ import annotations
 

@@ -85,10 +85,11 @@ class JudgeEnvironment(BaseEnvironment[JudgeReference, JudgeOptions]):
     def score_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Score]:
         """Return one score for each of `completions`.
 
-        In mode `pairwise` each is compared with every other one, or with the baseline.
+        In mode `pairwise` each completion is compared with every other completion, or with the baseline if the options say so.
 
-        The reward is the share of opponents beaten, ties counting half. n completions cost n * (n - 1) requests. A completion
-        with no text to judge gets the floor and loses without a request; one with a failed comparison gets no score.
+        Among completions, the reward is the fraction of opponents beaten, where a tie counts half, and n completions cost
+        n * (n - 1) requests. A completion with no text to judge gets the floor and loses without a request. A completion with a
+        failed comparison gets no score.
 
         Raises:
             UsageError: the prompt was made by another environment, or a group of one has no opponents.

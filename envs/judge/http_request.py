@@ -1,7 +1,7 @@
-"""One HTTP request with a deadline for all of it. Standard library only.
+"""One HTTP request with a deadline for the whole exchange. Standard library only.
 
-The libraries that come with the dependencies change from version to version of those, and none bounds a whole exchange: their
-timeouts begin anew with each byte, so a server that drips would hold a worker for ever.
+HTTP libraries restart their timeout with each byte, so a server that sends bytes slowly could hold a worker for ever. Besides,
+which HTTP library the dependencies bring depends on their versions.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def read(completion: Completion, reads: Reads, cut: Cut, max_chars: int, floor: 
     Args:
         completion: the completion to read.
         reads: `answer`, the text after the thinking (DeepSeek-R1's helpfulness reward), or `whole` (its harmlessness reward).
-        cut: whether a completion that the token limit cut off gets the floor or is judged as it is.
+        cut: `floor` gives a completion that the token limit cut off the floor; `judge` judges it as it is.
         max_chars: length above which a text is not judged, in characters.
         floor: the reward of a completion that is not judged.
     """

@@ -1,7 +1,8 @@
-"""Rate limits: requests a minute and requests at once, over all processes of a user on this machine.
+"""Rate limits: requests per minute and requests in flight, over all processes of a user on this machine.
 
-A grader has many workers, each a process, and the endpoint counts them all together. So the counts live in files: a locked
-file is a request under way (the kernel unlocks it when a worker is killed), another holds the time of the next free place.
+A grader has many worker processes, and the endpoint counts their requests together. So the counts are kept in files. Each
+locked file stands for one request in flight; the kernel unlocks the file when a worker is killed. Another file holds the time
+at which the next request may be sent.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def turn(name: str, at_once: int | None, per_minute: float | None, deadline: flo
     """Return a context manager that waits until a request may be sent; the request counts as in flight until the block ends.
 
     Args:
-        name: file name that stands for the endpoint.
+        name: file name that identifies the endpoint and model.
         at_once: maximum number of requests in flight; None for no limit.
         per_minute: maximum number of requests per minute, evenly spaced; None for no limit.
         deadline: a `time.monotonic()` value.

@@ -1,8 +1,9 @@
-r"""Defuses untrusted text: breaks what could be a control token of a chat template or a line that marks a quote.
+r"""Makes untrusted text harmless: breaks strings that look like chat-template control tokens or like lines that mark a quote.
 
-Servers put messages into their model's chat template as text, and then read its control tokens in that text as tokens. Which
-ones a judge has is not known here, so they are told by shape: a bracket, a run without spaces, a bracket. A space after the
-first bracket breaks the token and leaves prose, mathematics, code and HTML readable: `< b>`, `[ INST]`, `vector< int>`.
+A server puts messages into its model's chat template as text. A control token written in a message then becomes a real control
+token. The judge model's control tokens are not known here, so they are recognised by shape: a bracket, characters without
+spaces, a bracket. A space after the first bracket breaks the token and leaves prose, mathematics, code and HTML readable:
+`< b>`, `[ INST]`, `vector< int>`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import unicodedata
 
 LONGEST = 120
-"""Characters of a control token between its brackets. The longest in use has 40."""
+"""Maximum number of characters between the brackets of a control token. The longest token in use has 40."""
 
 # In square brackets neither other brackets and quotes nor signs of formulas: `[a+b]`, `[1,2]`, `\[`.
 _RUN = rf"[^\s<>\[\]{{}}()\u25c1\u25b7\"'`,;=.&?\\+*^]{{1,{LONGEST}}}"
@@ -29,9 +30,9 @@ _SIGNS = re.compile(r"[^\W\d]|[|~!\u2581]")
 def unmarked(text: str) -> str:
     """Return `text` with control tokens broken, and with lines altered that a judge could take for one of our quote marks.
 
-    `<|im_end|>` becomes `< |im_end|>`, and `=== submission 12ab ends ===` becomes `= == submission 12ab ends = ==`. For the
-    search, characters count as their compatibility form (NFKC) and invisible characters are ignored, so fullwidth letters and
-    tokens with a zero-width space are found too.
+    `<|im_end|>` becomes `< |im_end|>`, and `=== submission 12ab ends ===` becomes `= == submission 12ab ends = ==`. The
+    search reads characters in compatibility form (NFKC) and ignores invisible ones, so it also finds tokens with fullwidth
+    letters or zero-width spaces.
     """
     seen, places = _seen(text)
     breaks = {token.end() for token in _TOKEN.finditer(seen) if _could_be_token(token)}

@@ -22,7 +22,7 @@ class JudgeReference(Reference):
     """Data that the judge is given in addition to the question and the submission."""
 
     answer: str = ""
-    """The reference answer. Needed in mode `equivalence`; elsewhere shown where given."""
+    """The reference answer. Needed in mode `equivalence`; in the other modes the judge sees it if it is given."""
     rubric: str = ""
     """A rubric of this task's own, in place of the option's."""
     baseline: str = ""
@@ -50,13 +50,13 @@ class EndpointOptions(Options):
     extra_body: Mapping[str, JsonValue] = {}
     """More fields of the request; null removes a default field. No secrets: options are recorded."""
     tries: int = Field(4, ge=1, le=20)
-    """Requests for one reply, where the server fails, refuses for now, or says something unreadable."""
+    """Most requests for one reply. A request is repeated if the server fails, is overloaded, or sends an unreadable reply."""
     timeout_s: float = Field(12.0, gt=0)
     """Wall time of one request."""
     total_s: float = Field(25.0, gt=0)
     """Wall time of one verdict with all its requests and waits. Keep it below the Grader's `timeout_s`, which is 30."""
     backoff_s: float = Field(0.5, ge=0)
-    """Wait before the second try; it doubles each time, by half to one and a half. A longer Retry-After is obeyed."""
+    """Seconds before the second try; doubles each time, with a random factor of 0.5 to 1.5. A longer Retry-After is obeyed."""
     concurrency: int | None = Field(16, ge=1, le=1024)
     """Most requests under way, over all processes of this user on this machine; None for any number."""
     requests_per_minute: float | None = Field(None, gt=0)
@@ -66,7 +66,7 @@ class EndpointOptions(Options):
     price_out: float | None = Field(None, ge=0)
     """Dollars for a million tokens written."""
     cache: str = ""
-    """A file that keeps replies by the hash of what was asked, for comparisons above all; empty for none."""
+    """A file that stores replies by the hash of the request, so that no request is paid for twice; empty for none."""
 
     # One validator without a field's place: its messages never show what was given, which might be a key by mistake.
     @model_validator(mode="after")
@@ -86,7 +86,7 @@ class EndpointOptions(Options):
 
     @property
     def endpoint(self) -> str:
-        """Return a file name that stands for the endpoint and model, under which their requests are counted."""
+        """Return a file name that identifies the endpoint and model. Requests to them are counted in files of this name."""
         return sha256_hex(f"{self.base_url}|{self.model}")[:16]
 
 

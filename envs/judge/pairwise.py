@@ -38,8 +38,8 @@ Ask = Callable[[str, str], tuple[Verdict, Spent]]
 def meet(one: str, other: str, ask: Ask) -> Meeting:
     """Compare two texts in both orders and return the result. A text wins only if it wins in both orders; else it is a tie.
 
-    Judges prefer a position: Wang et al. 2023, Large Language Models are not Fair Evaluators, and Zheng et al. 2023, Judging
-    LLM-as-a-Judge, which counts disagreement as a tie.
+    Judge models tend to prefer the answer in one of the two positions: Wang et al. 2023, Large Language Models are not Fair
+    Evaluators, and Zheng et al. 2023, Judging LLM-as-a-Judge, which counts disagreement as a tie.
     """
     if one == other:
         return Meeting(TIE, True, "the same text", Spent())

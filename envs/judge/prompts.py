@@ -1,7 +1,7 @@
-"""Prompts of the judging model, and how texts are quoted in them so that they cannot pose as anyone else.
+"""Prompts of the judge model, and how untrusted texts are quoted in them so that the judge cannot take them for instructions.
 
-A quote stands between two lines that carry a code. The code is a hash over all quoted texts, so a text that ends its own
-quote would have to hold a hash of itself. The texts stand in the user's message, never in the system's.
+A quote stands between two lines that carry a code. The code is a hash over all quoted texts, so a text that forges the end of
+its own quote would have to contain a hash of itself. Quoted texts stand in the user message, never in the system message.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def compose(template: str, texts: Mapping[str, str], plain: Mapping[str, str]) -
 
     Args:
         template: text with `{name}` fields. A paragraph whose fields are all empty is left out.
-        texts: by field, texts of others, which are quoted.
-        plain: by field, texts of the environment's owner, which are inserted unchanged.
+        texts: untrusted texts by field name, inserted as quotes.
+        plain: texts of the environment's owner by field name, inserted unchanged.
     """
     code = sha256_hex(canonical_json(sorted(texts.items())))[:CODE_HEX_DIGITS]
     values = {**plain, **{name: quoted(text, name, code) for name, text in texts.items() if text}}

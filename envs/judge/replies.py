@@ -1,4 +1,4 @@
-"""Replies of the judging model, by mode: their JSON schema, and their strict reading."""
+"""Replies of the judge model: the JSON schema for each mode, and a strict parser."""
 
 from __future__ import annotations
 

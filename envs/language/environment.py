@@ -1,9 +1,9 @@
 """The `language` environment: the share of a completion that is written in the language asked for.
 
 It is DeepSeek-R1's reward for language consistency (2501.12948v2, section 3.2.1): the share of the chain of thought in the
-target language, there of its words (`unit: words`), by default of its letters. Text without code, mathematics and addresses is
-cut into sentences; each is judged by its script first and, where several languages share a script, by the identifier. It judges
-language alone: fluent nonsense gets full marks.
+target language. The paper counts words (`unit: words`); the default here is letters. Code, mathematics and addresses are
+removed, and the rest is cut into sentences. The script of a sentence gives its language; if several languages share the script,
+a language identifier decides. Only the language is judged: fluent nonsense gets full marks.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class LanguageOptions(Options):
     """Which part is judged, and how much text is needed."""
 
     scope: Literal["thinking", "answer", "all"] = "thinking"
-    """What is judged: what stands before the last `</think>` (everything, where there is none), what stands after, or all."""
+    """Which text is judged: the text before the last `</think>` (all text if there is none), the text after it, or all."""
     least: int = Field(20, ge=1)
-    """Fewest letters to judge by, a Chinese, Japanese or Korean one counted twice; a text with fewer is no answer."""
+    """Least letters of a text to be judged; a Chinese, Japanese or Korean letter counts twice. A shorter text is no answer."""
     unit: Literal["letters", "words"] = "letters"
-    """What the share is a share of; words are those of the paper, and a guess in scripts that put no spaces between them."""
+    """Whether letters or words are counted. The paper counts words; in scripts without spaces their number is an estimate."""
     mixed: float = Field(0.1, gt=0, lt=0.5, allow_inf_nan=False)
-    """From which share of other languages on the component `mixed` is 1."""
+    """Least share of text outside the main language for which the score's component `mixed` is 1 instead of 0."""
 
 
 class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
@@ -92,7 +92,7 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
         return SAMPLES.get(self._target(prompt, self.reference(prompt)))
 
     def audit(self, prompt: Prompt) -> str | None:
-        """Return a problem if the target is the prompt's own language and this cannot be identified, and else None."""
+        """Return a message if the target is the prompt's own language, which cannot be identified; otherwise None."""
         try:
             self._target(prompt, self.reference(prompt))
         except EnvironmentFailure as failure:
@@ -144,16 +144,16 @@ def language_of(text: str, least: int = 20) -> str | None:
 
 
 def shares(text: str, target: str | None, least: int, *, unit: Literal["letters", "words"] = "letters") -> Counter[str]:
-    """Return the fraction of the letters or words of `text` in each language, or nothing if it has fewer letters than `least`.
+    """Return the fraction of the letters or words of `text` in each language; empty if `text` has fewer letters than `least`.
 
-    The language is identified for each sentence, or for each of its parts in one script if it mixes several, because no
-    identifier works on single words.
+    The language is identified for each sentence, because no identifier works on single words. A sentence that mixes scripts is
+    split by script first.
 
     Args:
         text: the text. Code and mathematics in it are not counted.
         target: the target language. Languages too similar to it to tell apart are counted as the target.
-        least: see `LanguageOptions`.
-        unit: see `LanguageOptions`.
+        least: least number of letters; a Chinese, Japanese or Korean letter counts twice.
+        unit: whether the fractions are of letters or of words.
     """
     counted: defaultdict[str, float] = defaultdict(float)
     unnamed: defaultdict[str, list[tuple[str, float]]] = defaultdict(list)

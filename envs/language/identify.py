@@ -1,4 +1,4 @@
-"""Language identification: one function over the identifier that the environments share.
+"""Language identification, with one identifier that all environments share.
 
 The identifier is py3langid (naive Bayes over byte n-grams; Lui and Baldwin 2012): pure Python over numpy, 4 MB, deterministic,
 in linear time. docs/constraints.md says how it was chosen.
@@ -53,7 +53,7 @@ def identify(text: str) -> tuple[str, float]:
 
 @functools.cache
 def identifier() -> Any:
-    """Return py3langid's identifier of all its languages, loaded once per process. Callers may only narrow a copy of it.
+    """Return py3langid's identifier, loaded once per process. To restrict its languages, callers must work on a copy.
 
     Raises:
         EnvironmentFailure: `unavailable`, because py3langid is not installed.

@@ -1,4 +1,4 @@
-"""Scripts (Latin, Cyrillic, ...): the languages written in each, and a text's runs and number of words in each."""
+"""Scripts (Latin, Cyrillic, ...): the languages of each script, and the runs (unbroken pieces) and words of a text in it."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ SCRIPTS_OF: Mapping[str, frozenset[str]] = {
 
 
 CHARACTERS_A_WORD: Mapping[str, float] = {"Han": 2, "Kana": 2, "Thai": 4, "Lao": 4, "Khmer": 4, "Burmese": 4}
-"""Letters that count as one word of a script without spaces between words: round numbers of ours, near what segmenters find."""
+"""Number of letters that count as one word, in scripts without spaces between words. Estimates, close to word segmenters."""
 
 
 LONGEST_WORD = 20
-"""Letters after which a word counts as another one, so that words written without spaces do not count as one."""
+"""Length in letters above which a word counts as several: one word for every 20 letters or part of 20."""
 _GLUE = re.compile(r"[\s!-&(-/:-@\[-`{-~\u2010-\u2015\u2026]++")
 """What parts words: spaces, and signs that would join them; not the apostrophe."""
 
@@ -116,7 +116,7 @@ def only_script(text: str) -> str | None:
 
 
 def in_script(char: str) -> bool:
-    """Return whether `char` is a letter, or a mark on a letter, of a script that is counted."""
+    """Return whether `char` is a letter, or a mark on a letter, of a script that this module knows."""
     return _RUN.match(char) is not None
 
 

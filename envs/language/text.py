@@ -1,4 +1,4 @@
-"""Removes what belongs to no language from a text: code, LaTeX, formulas, addresses, tags. Linear time."""
+"""Removes the parts of a text that are in no language: code, LaTeX, formulas, addresses, tags. Linear time."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _JOINED = re.compile(r"[A-Za-z]{2,}+")
 _TAG_WORDS = 4
 
 SPOKEN = 10
-"""From so many words in a row on, what stands in mathematics or inline code is prose."""
+"""Number of words in a row from which text inside mathematics or inline code counts as prose."""
 
 SPOKEN_IN_BLOCK = 20
-"""The same for blocks of code: queries and declarations have a dozen words in a row."""
+"""Like `SPOKEN`, for code blocks. It is higher because queries and declarations can have a dozen words in a row."""
 
 SHORTEST = 50
-"""Sentences with fewer letters are put together with their neighbour: the identifier needs something to go by."""
+"""Sentences with fewer letters are joined to a neighbour, because the language identifier is unreliable on short texts."""
 
 
 def prose(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Cache of verdicts, by all that they depend on: GRPO groups repeat proofs, and each costs seconds."""
+"""Cache of verdicts, keyed by all that they depend on. GRPO groups repeat proofs, and checking one takes seconds."""
 
 from __future__ import annotations
 

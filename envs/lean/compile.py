@@ -1,5 +1,5 @@
-"""Stage 1: compiles an untrusted file in a fresh sandbox. The result is a compiled file or nothing; what it printed is
-told to people and decides nothing.
+"""Stage 1: compiles an untrusted file in a fresh sandbox. The result is a compiled file or nothing. Printed messages are
+shown to people and never decide a verdict.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from verigym.sandbox.job import Job
 from verigym.sandbox.languages import source_bytes
 
 Ended = Literal["compiled", "error", "missing", "time", "memory", "output", "file", "crash"]
-"""How stage 1 ended: only `compiled` goes on to stage 2; `crash` is put on trial."""
+"""How stage 1 ended. Only `compiled` goes on to stage 2. After `crash`, a control run shows if the submission is to blame."""
 _LIMITS: dict[RunStatus, Ended] = {RunStatus.TIME: "time", RunStatus.MEMORY: "memory", RunStatus.OUTPUT: "output"}
 PARTS = (".olean", ".olean.server", ".olean.private")
-"""Endings of a compiled module's files. The first is always there; one that begins with `module` has its proofs in the last."""
+"""Suffixes of a compiled module's files. The first always exists. If the source begins with `module`, the last has proofs."""
 _SIGXFSZ = 25
 _RESERVE = 16
 _SHELL_SIGNAL = 128  # a wrapper reports a signal as an exit code above this
@@ -37,7 +37,7 @@ class Compiled:
 
     ended: Ended
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The compiled module: `NAME.olean`, and beside it the parts that Lean's module system keeps apart."""
+    """The compiled module by file name: `NAME.olean`, and the parts that Lean's module system stores in separate files."""
     messages: tuple[Message, ...] = ()
     detail: str = ""
     """For a person: the first error, the limit, the signal."""

@@ -1,8 +1,8 @@
 """Finds the submission in a completion: the last complete fenced block, and in slot mode the proof inside it.
 
-A model may answer a slot with the whole `theorem NAME : ... := proof`, as most prompts show it. That is reduced to the proof if
-what it repeats is the statement that was asked for, up to white space and comments: header and statement always come from the
-grader, so the repetition decides nothing.
+In slot mode the model is asked for a proof, but it may answer with the whole `theorem NAME : ... := proof`, as in most prompts.
+If the repeated statement is the task's, up to white space and comments, only the proof is kept. Header and statement always
+come from the grader, so the repetition has no effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Reason = Literal["no_code", "empty", "bad_text", "too_long", "other_statement", 
 MAX_KB = 256
 """Lean's parser takes seconds for megabytes."""
 TAB = 4
-"""Columns to a tab stop: Lean refuses tabs, and a tab stands for indentation in what models write."""
+"""Width of a tab in columns. Lean refuses tabs, but models write them as indentation."""
 # What may stand before a repeated statement. It is dropped, for the grader's own header holds what the task allows.
 _HEADER = frozenset({"import", "open", "set_option", "universe", "namespace", "section"})
 # With an `in` they begin a term as well, `open Nat in proof`; the guard knows which it is.
@@ -30,7 +30,7 @@ class Refused(NamedTuple):
     """Reason why there is nothing to compile."""
 
     reason: Reason
-    """no_code and empty: nothing was submitted. too_long is a limit. All else is a format that the task does not have."""
+    """no_code and empty: nothing was submitted. too_long: over the size limit. Any other: the format is not the task's."""
     detail: str
     """What was found, for a person."""
 

@@ -1,7 +1,7 @@
-"""Control submissions, good and bad, that run on the judging toolchain before the first verdict; it fails closed.
+"""Control submissions, good and bad, that are judged before the first verdict. If one is judged wrongly, nothing is scored.
 
-That finds a judge that does not fit this Lean, a broken library, a sandbox in which nothing works. What passed is noted in a
-file of this user's, so that the other grading processes need not run it again.
+This finds a judge that does not fit this Lean, a broken library, or a sandbox in which nothing works. A passed run is recorded
+in a file of this user, so that other grading processes need not repeat it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Case:
     reference: LeanReference
     submission: str
     expected: str
-    """`ACCEPT`, `REJECT/statement`, `LIMIT/time`, `REJECT/kernel:*`... Of several, separated by `|`, any."""
+    """Pattern of the right verdict: `ACCEPT`, `REJECT/statement`, `REJECT/kernel:*`... Alternatives are separated by `|`."""
     why: str = ""
     control: bool = False
-    """Whether it is run on first use; the others only by `verigym lean self-test`."""
+    """Whether the case is run on first use. Other cases are run only by `verigym lean self-test`."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Outcome:
 
     case: Case
     got: str
-    """The verdict's label; `UNAVAILABLE` and the message where there was none."""
+    """The label of the verdict, or `UNAVAILABLE` and the message if there was no verdict."""
     detail: str
     seconds: float
 

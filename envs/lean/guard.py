@@ -1,9 +1,9 @@
-"""Refuses a slot that holds more than a proof. Cheap defence in depth, no evidence of honesty: the judge decides about that.
+"""Refuses a slot, the text after `:=`, that contains more than a proof. A cheap first defence; only the judge decides.
 
-A slot is the text after `:=`. Lean ends a term where a command's keyword stands, in any column, and goes on with a command: it
-could redefine notation, add instances or axioms, or close the namespace that the header opened. The keywords are found among
-tokens, so names (`not_sorry`, `h.end`), comments and strings that hold such words are fine. Some of what is refused here the
-judge would accept: attributes on local functions and docstrings are a matter of policy.
+At a command's keyword, in any column, Lean ends the proof term and reads a command. The command could redefine notation, add
+instances or axioms, or close the namespace that the header opened. Keywords are searched among tokens, so they may occur in
+names (`not_sorry`, `h.end`), comments and strings. Some refused texts would pass the judge: attributes on local functions and
+docstrings are refused as a matter of policy.
 """
 
 from __future__ import annotations

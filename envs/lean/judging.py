@@ -1,4 +1,4 @@
-"""Stage 2: our Lean program compares and replays what stage 1 compiled, in its own sandbox, and answers by a file."""
+"""Stage 2: our Lean program compares and replays the result of stage 1, in its own sandbox, and writes its answer to a file."""
 
 from __future__ import annotations
 

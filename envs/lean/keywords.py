@@ -24,7 +24,7 @@ COMMANDS = frozenset(
         "deprecated_module", "variable?",
     }
 )  # fmt: skip
-"""Words that begin a command, of Lean, Batteries and Mathlib. `open` and `set_option` are looked at apart."""
+"""Words of Lean, Batteries and Mathlib that begin a command. `open` and `set_option` are handled separately."""
 
 HASH_COMMANDS = (
     "#eval", "#exit", "#print", "#check", "#reduce", "#guard", "#synth", "#help", "#find", "#lint", "#where", "#version",
@@ -33,7 +33,7 @@ HASH_COMMANDS = (
     "#instances", "#sample", "#test", "#slim_check", "#plausible", "#aesop", "#with_exporting", "#info_trees", "#eqns",
     "#deprecated", "#unfold", "#whnf", "#trans_imports", "#minimize_imports", "#print_", "#gen_injective", "#grind_lint",
 )  # fmt: skip
-"""How commands with a hash begin; `#[1, 2]`, `#s` (a cardinality) and `#(range n)` are terms."""
+"""Prefixes of commands with a hash. They are listed because `#[1, 2]`, `#s` (a cardinality) and `#(range n)` are terms."""
 
 BANNED = frozenset(
     {
@@ -42,7 +42,7 @@ BANNED = frozenset(
         "set_option debug.", "set_option compiler.", "set_option interpreter.", "set_option kernel.", "set_option bootstrap.",
     }
 )  # fmt: skip
-"""What a proof may not use: a word; `open NAMESPACE`; `set_option PREFIX` of an option's name."""
+"""Things that a proof may not use: a word, `open NAMESPACE`, or `set_option` of an option that begins with the given prefix."""
 
 METAPROGRAMS = frozenset(
     {
@@ -51,4 +51,4 @@ METAPROGRAMS = frozenset(
         "include_bytes",
     }
 )  # fmt: skip
-"""Words with which a file runs code of its own while Lean elaborates it. Macros are not among them: they rewrite syntax."""
+"""Words that make Lean run the file's own code while it elaborates the file. Macros only rewrite syntax and are not listed."""

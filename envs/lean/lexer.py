@@ -1,9 +1,9 @@
 """A small tokenizer of Lean 4 text: enough to tell code from comments and strings, and to find keywords and brackets.
 
-One pass, linear in the text, and defined for every text. Rules after the Lean 4 reference, "Lexical structure"
-(https://lean-lang.org/doc/reference/latest/): block comments nest, strings may hold line ends, `r#".."#` takes nothing back,
-`s!"..{term}.."` holds code, `«..»` quotes a name, `h.end` is one identifier. Lean's tokens depend on the notation in scope;
-here only those symbols are known whose characters would otherwise be read as something else.
+One pass, in linear time, defined for every text. The rules follow the Lean 4 reference, "Lexical structure"
+(https://lean-lang.org/doc/reference/latest/): block comments nest, strings may span lines, `r#".."#` has no escapes,
+`s!"..{term}.."` contains code, `«..»` quotes a name, `h.end` is one identifier. Lean's tokens depend on the notation in scope.
+This tokenizer knows only those symbols with characters that would otherwise be misread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Messages that Lean printed: for people, never for a verdict. Whatever runs during elaboration can print anything.
 
-Two forms are read, line by line, so that a mixture is read too:
+Output is read line by line, in two forms that may be mixed:
 
-* text: `file:line:col: severity: text`, with `error(name): text` in newer versions, and an end position where it was asked for
-  (`-DprintMessageEndPos=true`). Information has no head in text form: what stands before the first head is an info message
-  without a position, and what follows a head belongs to it.
-* `lean --json`: an object a line, with the keys severity, fileName, pos, endPos, kind, caption and data.
+* text: `file:line:col: severity: text`, with `error(name): text` in newer versions, and an end position with the option
+  `-DprintMessageEndPos=true`. Lines after such a head belong to its message. In this form information has no head, so text
+  before the first head becomes an info message without a position.
+* `lean --json`: one object per line, with the keys severity, fileName, pos, endPos, kind, caption and data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Message(NamedTuple):
     line: int = 0
     column: int = 0
     tag: str = ""
-    """The message's kind, such as `hasSorry` or `lean.unknownIdentifier`; nothing where Lean gives none."""
+    """The message's kind, such as `hasSorry` or `lean.unknownIdentifier`; empty if Lean gives none."""
 
 
 def parse_messages(output: str) -> tuple[Message, ...]:

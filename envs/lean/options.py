@@ -28,7 +28,7 @@ class LeanOptions(Options):
     toolchain_paths: tuple[str, ...] = ()
     """More files and folders that this Lean must be able to read in the sandbox, such as the runtime that a wrapper starts."""
     any_toolchain: bool = False
-    """Whether a task that names another toolchain than this one is judged all the same."""
+    """Whether tasks that name a different toolchain are judged with this one instead of being refused."""
     sandbox: Literal["bubblewrap", "local"] = "bubblewrap"
     """Which walls: one bubblewrap a run, or warm cells."""
     backend: Backend = "process"
@@ -54,7 +54,7 @@ class LeanOptions(Options):
     judge_memory_mb: int = Field(8192, ge=256)
     """Memory of the judge, which loads what the statement imports."""
     time_factor: float = Field(1.0, ge=1, le=1000)
-    """What the wall and CPU time of all limits is multiplied by, of tasks, controls and the judge: for a slow build of Lean."""
+    """Factor on all wall and CPU time limits (tasks, controls and judge), for a slow build of Lean."""
     parallel: int | None = Field(None, ge=1, le=1024)
     """Most submissions under way, over all processes of this user on this machine; None for any number."""
     cache: str = ""

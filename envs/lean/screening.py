@@ -1,4 +1,4 @@
-"""Judges by the two stages, after an optional screen that may only reject and is turned off when it errs."""
+"""Judges in two stages, after an optional screen: a pre-check that may only reject and is turned off when it errs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Splits a declaration into statement and body.
 
-The text before the first `:=` is not the statement where the type itself holds one: `(h : x = 1 := by simp)`, `{ re := 1 }`,
-`let y := 2; y = x`. Brackets are counted, and a `let` or `have` outside them owns the next `:=` outside them.
+The first `:=` does not always end the statement, because the type may contain one: `(h : x = 1 := by simp)`, `{ re := 1 }`,
+`let y := 2; y = x`. So `:=` inside brackets is skipped, and so is the one that follows a `let` or `have` outside brackets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PLACEHOLDERS = (
     (":=", "sorry"),
     (":=", "by", "sorry"),
 )
-"""What may stand in place of a proof in a data set's statement."""
+"""Texts that may stand in place of a proof in a data set's statement."""
 _COMMANDS = (COMMANDS - MODIFIERS) | {"open", "set_option"}
 _PREFIXES = frozenset({"open", "set_option", "variable", "attribute", "include", "omit"})  # those that `... in` may follow
 _BINDERS = frozenset({"let", "have", "letI", "haveI", "let'", "have'", "set", "letFun", "let_fun"})
@@ -34,7 +34,7 @@ class Split(NamedTuple):
     """A text split at its last declaration: `before + statement + tail` is the text, except for white space."""
 
     before: str
-    """All that stands before the declaration: imports, other declarations."""
+    """The text before the declaration: imports and other declarations."""
     statement: str
     """The declaration from its modifiers up to its type: `theorem target : 1 + 1 = 2`."""
     name: str

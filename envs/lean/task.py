@@ -42,7 +42,7 @@ class LeanLimits(BaseModel):
     cpu_s: float = Field(60.0, gt=0, allow_inf_nan=False)
     """Seconds of CPU time of all its threads together."""
     memory_mb: int = Field(4096, ge=64)
-    """MiB of resident memory. Mathlib maps some gigabytes that it hardly touches, so address space is not what is limited."""
+    """MiB of resident memory. Address space is not limited, because Mathlib maps gigabytes of which it reads little."""
     processes: int = Field(64, ge=1)
     """Processes and threads at one time."""
     output_kb: int = Field(256, ge=1)
@@ -59,13 +59,13 @@ class LeanReference(Reference):
     statement: Text
     """The declaration up to, not including, the `:=` of its body: `theorem target : 1 + 1 = 2`."""
     header: Text = ""
-    """What stands before it: imports, `open`, options, definitions that the statement mentions."""
+    """The text before the statement: imports, `open`, options, and definitions that the statement uses."""
     mode: Mode = "slot"
     """slot: the model writes what follows `:=`. file: the model writes a whole file that declares `name`."""
     allowed_axioms: tuple[str, ...] = STANDARD_AXIOMS
     """The axioms that the proof may depend on."""
     toolchain: str | None = None
-    """The Lean that the statement is written for, as in a `lean-toolchain` file; any where left out."""
+    """The Lean version that the statement is written for, as in a `lean-toolchain` file; None for any version."""
     limits: LeanLimits = LeanLimits()
     """What compiling a submission may use."""
     solution: Text | None = None

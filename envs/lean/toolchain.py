@@ -1,6 +1,6 @@
 """Finds Lean: the binary, the compiled libraries of a project, and a fingerprint of both for verdicts.
 
-Nothing of a project is run: where its libraries are is read from `lake-manifest.json`, as `lake build` has left them.
+No code of a project is run: `lake-manifest.json` gives the folders of its libraries, which `lake build` must have compiled.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Toolchain:
     lean_path: tuple[str, ...] = ()
     """Folders of compiled libraries besides the toolchain's own."""
     readable: tuple[str, ...] = ()
-    """What must be readable in the sandbox: the toolchain and the libraries."""
+    """Paths that must be readable in the sandbox: the toolchain and the libraries."""
     key: str = ""
-    """Hash of the binary and of what describes the project: verdicts are kept by it."""
+    """Hash of the binary and the files that describe the project, used as a key for cached verdicts."""
 
     @property
     def title(self) -> str:

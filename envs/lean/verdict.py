@@ -1,4 +1,4 @@
-"""Verdicts: pure functions of how processes ended and of the file that the judge writes. Nothing printed counts."""
+"""Verdicts: pure functions of how processes ended and of the file that the judge wrote. Printed output has no effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LeanVerdict:
 
     status: LeanStatus
     reasons: tuple[str, ...] = ()
-    """`axiom:sorryAx`, `statement`, `error`, `time`...; the first is the one that a test of verdicts compares."""
+    """Reasons such as `axiom:sorryAx`, `statement`, `error` or `time`. The first one is part of the verdict's label."""
     detail: str = ""
     """For a person."""
     axioms: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Answer:
     axioms: tuple[str, ...]
     lean: str
     exported: bool = False
-    """Whether this Lean has the public part of its libraries only, so that the proofs in them could not be looked through."""
+    """Whether this Lean has only the public part of its libraries, so that the judge could not inspect the proofs in them."""
 
 
 class NoAnswer(ValueError):

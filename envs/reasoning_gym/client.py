@@ -1,4 +1,4 @@
-"""Client of the worker: items of reasoning-gym, and its verdicts on answers."""
+"""Client of the worker process that runs reasoning-gym: gets the library's items, and its scores for answers."""
 
 from __future__ import annotations
 

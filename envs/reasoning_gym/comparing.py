@@ -1,7 +1,7 @@
-r"""Compares an answer with the one right answer, by kind: exactly, in linear time, and as a whole.
+r"""Compares an answer with the one right answer (the gold): exactly, in linear time, and as a whole.
 
-Each function takes an answer and the gold and says whether they are the same. Neither numbers nor texts have a tolerance;
-`rounded` and `figures` round what is more precise than the gold.
+There is one function for each kind of answer. It returns whether the answer and the gold are the same. Numbers and texts have
+no tolerance, but `rounded` and `figures` round an answer that is more precise than the gold.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _three(number: Fraction) -> Fraction:
 
 
 def probability(answer: str, gold: str) -> bool:
-    """Return whether `answer` equals `gold` within double precision, in which `gold` is written."""
+    """Return whether `answer` equals `gold` up to double precision, because `gold` is written as a double."""
     given, right = value(answer), value(gold)
     if given is None or right is None or abs(given) > 1:
         return False

@@ -1,8 +1,8 @@
 r"""The `reasoning_gym` environment: every task of the reasoning-gym library (2505.24760), judged more strictly than there.
 
-The library pays for an answer that merely holds the right one, for one that is near it, and for form; here an answer is right
-or worth nothing. `tasks.py` says how each task is judged. The library makes its items in a separate process, with a seed drawn
-from a hash, so a task is the same in every process, and this process never imports the library.
+The library gives partial rewards for an answer that contains or is close to the right one, and for its form. Here an answer is
+right or gets nothing. `tasks.py` says how each task is judged. The library makes its items in a separate process, so this
+process never imports it. Each seed is drawn from a hash, so a task is the same in every process.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class GymReference(Reference):
     answer: str = Field(min_length=1)
     """The right answer, or one of them."""
     seed: int | None = None
-    """The library's seed, which tasks with many right answers are judged by; None: such a task cannot be judged."""
+    """The library's seed. Tasks with many right answers need it: with None they cannot be judged."""
     config: Mapping[str, JsonValue] = Field(default_factory=dict)
     """The settings that the item was made with."""
     question: str = ""
-    """First 16 hex digits of the sha256 of the library's question, by which another version of the library is noticed."""
+    """First 16 hex digits of the sha256 of the library's question, to notice a library version that asks another question."""
 
 
 class ReasoningGymEnvironment(GeneratedTasks[GymReference, GymOptions]):

@@ -1,4 +1,4 @@
-"""Right answers for tasks of which reasoning-gym gives none or a wrong one. Runs in the worker."""
+"""Right answers for tasks where reasoning-gym gives no answer or a wrong one. Runs in the worker process."""
 
 from __future__ import annotations
 
@@ -76,9 +76,10 @@ def _way_out(item: Item) -> str:
 
 
 def cars_of(board: str) -> tuple[list[str], list[tuple[int, int]], frozenset[int], tuple[int, ...]]:
-    """Return (labels, sizes and strides, walls, first cells) of a board.
+    """Return (labels, shapes, walls, first cells) of a Rush Hour board, a text with one character per cell.
 
-    Labels, (size, stride) pairs and first cells have one entry per car; the walls are a set of cells.
+    Labels, shapes and first cells have one entry per car. A shape is (number of cells, distance between their indices). Walls
+    are a set of cell indices.
     """
     cars: dict[str, list[int]] = {}
     for cell, label in enumerate(board):

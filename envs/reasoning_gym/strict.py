@@ -1,4 +1,4 @@
-"""Extra conditions on answers where reasoning-gym accepts impossible moves. Runs in the worker."""
+"""Extra conditions on answers where reasoning-gym accepts impossible moves. Runs in the worker process."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Table of reasoning-gym 0.1.25's tasks: how each is judged. Any other is refused, with the reason where one is known.
+"""Table of reasoning-gym 0.1.25's tasks: how each is judged. Other tasks are refused, with the reason if it is known.
 
-Most tasks have one right answer. It is compared with the library's by a kind of `comparing.py`, in this process and without
-tolerance. Where many answers are right the library's own scorer decides, in a separate process (`worker.py`), on an answer
-that fits the task's alphabet, and only a score of exactly 1 counts. Nothing else of what a model wrote reaches the library,
-so what it hands to `eval` and to SymPy's parser holds no name but those of the alphabet.
+Most tasks have one right answer. A function of `comparing.py` compares it with the model's answer, in this process and without
+tolerance. If many answers are right, the library's own scorer decides, in a separate process (`worker.py`), and only a score
+of exactly 1 counts. The scorer gets only answers that match the task's pattern, so that the library passes no unexpected names
+to `eval` and to SymPy's parser.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ NOTES: Mapping[str, str] = {
     "coin_flip": "Give the exact value.",
     "power_function": "Give three significant figures.",
 }
-"""What is added to a question that leaves open how exact an answer must be."""
+"""Sentence added to a question, by task, where the question leaves open how exact an answer must be."""
 
 FIXED: Mapping[str, Mapping[str, JsonValue]] = {"codeio": {"input_prediction_probability": 0.0}}
-"""Settings that cannot be chosen: of an input that leads to a given output there are many, and the library knows one."""
+"""Settings that users cannot change. `codeio` never asks for an input: many may be right, and the library knows only one."""
 
 
 def find_task(name: str) -> Task:

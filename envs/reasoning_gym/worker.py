@@ -1,8 +1,8 @@
-"""Worker side: loads reasoning-gym once, and makes each item or scores each answer in a fork of its own.
+"""The worker process: loads reasoning-gym once, then makes each item and scores each answer in a separate fork.
 
-A request is `{"op": "make" | "score", "task", "config", "seed"}`, for score also `question` (as `digest`) and `answer`. The
-reply is `{"question", "answer"}`, `{"score": number}`, `{"changed": true}` where the library makes another question of this
-seed than it did, or `{"refused": reason}` where the task cannot be made of this config.
+A request is `{"op": "make" | "score", "task", "config", "seed"}`; for `score` it also has `question` (as `digest`) and
+`answer`. The reply is `{"question", "answer"}`, `{"score": number}`, `{"changed": true}` if the library now makes a different
+question from this seed, or `{"refused": reason}` if the library rejects this config.
 """
 
 from __future__ import annotations

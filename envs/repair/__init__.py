@@ -1,4 +1,4 @@
-"""`code_with_feedback`: programs that are repaired after a look at what a few public tests say.
+"""The `code_with_feedback` environment: the model repairs a program after it has read the results of a few public tests.
 
 - `environment`: the tasks and verdicts of `code`, with episodes in which public tests are run.
 - `examples`: sample tasks.

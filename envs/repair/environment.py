@@ -1,7 +1,7 @@
-"""`code_with_feedback`: the model writes a program, reads what the public tests say of it, and writes it again.
+"""`code_with_feedback`: the model writes a program, reads the results of the public tests, and writes the program again.
 
-The verdict is that of `code` on the program of the last turn, by all tests. Sessions run the public tests alone: what the
-hidden ones call and expect, and how many they are, is in nothing that the model reads and in no process that an episode starts.
+The verdict is that of `code` on the program of the last turn, by all tests. Sessions run only the public tests. The calls, the
+expected results and the number of the hidden tests are hidden from the model and from every process that an episode starts.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from verigym.envs.repair.examples import EXAMPLES
 from verigym.sandbox import RunStatus
 
 TESTS_S = 15.0
-"""Seconds after which no further public test of a program is begun: with the last one's own time, less than a turn may take."""
+"""Seconds after which no further public test of a program is started. This keeps a turn within its own time limit."""
 
 
 class FeedbackOptions(CodeOptions):
     """Options of `code_with_feedback`: those of `code`, and the feedback that the model reads."""
 
     public: int | tuple[int, ...] = 1
-    """Which tests are public: the first so many, or those at these places, counted from 0. At least one must stay hidden."""
+    """Which tests are public: a number n for the first n, or positions counted from 0. At least one test must stay hidden."""
     rounds: int = Field(3, ge=1, le=50)
     """How many programs an episode may have. The last one is judged without a reply."""
     show_expected: bool = True
-    """Whether a reply says what a public test expected; otherwise only what was called, and what the program itself said."""
+    """Whether a reply shows what a failed public test expected. The call and the program's own output are always shown."""
     max_failures: int = Field(3, ge=1, le=100)
-    """How many failed tests a reply describes; the others it counts."""
+    """How many failed tests a reply describes. Further failed tests are only counted."""
 
     @field_validator("public")
     @classmethod

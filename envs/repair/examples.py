@@ -1,4 +1,4 @@
-"""Example tasks with several tests each, of which some can be public; `verigym check code_with_feedback` plays them."""
+"""Example tasks with several tests each, so that some can be public. `verigym check code_with_feedback` runs them."""
 
 from __future__ import annotations
 

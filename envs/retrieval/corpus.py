@@ -1,6 +1,6 @@
 """Documents of a corpus: JSON Lines with `id`, `title` and `text`, in one file or in all `*.jsonl` files of a folder.
 
-A corpus may be larger than memory: of each document only its id and its place in a file are kept, and it is read from there.
+A corpus may be larger than memory: only the ids of documents and their positions in the files are kept in memory.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class StoredDocuments:
         self._corpus = corpus
         self.ids = ids
         self.places = places
-        """For each document three numbers: which file, where its line begins, how many bytes it has."""
+        """For each document three numbers: index of its file, offset of its line in bytes, length of the line in bytes."""
         self._lock = threading.Lock()
         self._descriptors: dict[int, int] = {}
         weakref.finalize(self, _close_all, self._descriptors)

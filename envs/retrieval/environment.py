@@ -49,7 +49,7 @@ class RetrievalOptions(Options):
     judge_options: Mapping[str, JsonValue] = {}
     """Options of that environment."""
     hops: Literal[1, 2] | None = None
-    """Generated questions: documents that an answer needs; None for both kinds."""
+    """Generated questions: number of documents that an answer needs; None for questions of both kinds."""
     people: int = Field(40, ge=4, le=2000)
     """Generated documents: people in each task's world, with half as many towns and half as many companies."""
     page_chars: int = Field(3000, ge=200, le=100_000)

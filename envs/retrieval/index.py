@@ -1,6 +1,6 @@
 """BM25 over documents (Robertson and Zaragoza 2009), by the package bm25s; equal scores are ordered by id.
 
-An index of a large corpus is kept on disk under the hash of the corpus, and mapped into memory by every process that needs it.
+The index of a large corpus is stored on disk under the hash of the corpus, and every process that needs it memory-maps it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from verigym.envs.user_tmp import own_folder
 VERSION = "1"
 """Raised whenever rankings may change."""
 LARGE_BYTES = 4 * 2**20
-"""From this size of the files on, an index is kept on disk; a smaller one is made in about a second."""
+"""Size of the corpus files from which the index is stored on disk. An index of smaller files is made in about a second."""
 MOST_WORDS = 64
 """Words of a query that count."""
 

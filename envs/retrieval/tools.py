@@ -41,12 +41,12 @@ class FileSource:
         self.identity = corpus.sha256
 
     def index(self) -> Index:
-        """Return the index, which a process makes or reads when it is first needed."""
+        """Return the index of the files. Each process makes or reads it when it is first needed."""
         return index_of(self._corpus, self._folder)
 
 
 class CorpusTool:
-    """The tool `search` or `open` over a source of documents. It has no state; opening it gets the source's index."""
+    """The tool `search` or `open` over a source of documents. It has no state; to open it is to get the source's index."""
 
     def __init__(self, kind: type[Search] | type[Read], source: Source, page_chars: int) -> None:
         self._kind, self.source, self._page_chars = kind, source, page_chars

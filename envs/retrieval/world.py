@@ -1,7 +1,7 @@
-"""Invented people, towns and companies: documents that tell of them, and questions of one and of two steps.
+"""Worlds of invented people, towns and companies: documents about them, and questions that take one or two steps.
 
-A world is drawn from a hash of its key. Every generated task has a world of its own, so what a model remembers of one task's
-facts is of no use in another: it has to look them up.
+A world is drawn from a hash of its key. Each generated task has its own world, so facts remembered from one task are useless in
+another: the model has to look them up.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GOODS = (
     "scales soap tiles umbrellas varnish violins"
 ).split()
 FEWEST_ANSWERS = min(len(TRADES), len(GOODS))
-"""The smallest set that an answer is drawn from, each with the same chance: who looks nothing up is right once in as many."""
+"""Size of the smallest set from which an answer is drawn uniformly: a guess is right with probability 1 / FEWEST_ANSWERS."""
 
 _ONSETS = (
     "b",
@@ -94,7 +94,7 @@ class Relation:
     ask: str
     """A question, with `{}` for the entity."""
     refer: str = ""
-    """For a fact that is an entity: how to refer to that by the other, with `{}` for it."""
+    """If the fact names a second entity: a phrase for the second entity, with `{}` for the first, such as `the mayor of {}`."""
     to: Kind | None = None
 
 

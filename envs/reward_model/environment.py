@@ -1,4 +1,4 @@
-"""The `reward_model` environment: the output of a Bradley-Terry head, mapped to a declared range."""
+"""The `reward_model` environment: the reward is the output of a Bradley-Terry head, mapped to a declared range."""
 
 from __future__ import annotations
 

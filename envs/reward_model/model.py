@@ -1,8 +1,8 @@
 """Reward models loaded through transformers, once per process, run in batches. torch and transformers are imported when needed.
 
-The policy's text never goes through the chat template. The template is filled with a stand-in, cut at it, and the text's own
-tokens go between the halves: so no template drops or rewrites the thinking, no marker in the text becomes the end of a turn,
-and how much room the text has is known exactly.
+The policy's text never goes through the chat template. The template is rendered with a stand-in for the text and cut at the
+stand-in, and the tokens of the text are put between the halves. So no template drops or rewrites the thinking, no marker in the
+text ends a turn, and the number of tokens left for the text is known exactly.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Episodes of several turns in worker processes: hundreds of live sessions on a few workers.
 
-`api` has `Sessions` and `Episode`, and `engine` the threads, an `owner` for each of the `workers`. Their processes run `child`
-with a `host` of sessions, and say what `wire` reads. `record` is what this side keeps of an episode; `replay` opens it anew in
-another process and finds who is to blame. `answers` is what callers get, `stats` counts.
+`api` has `Sessions` and `Episode`. `engine` has the threads: one `owner` for each of the `workers`. A worker process runs
+`child`, holds its sessions in a `host`, and sends messages that `wire` validates. `record` has what the parent process keeps of
+an episode. `replay` reopens an episode in another process and finds out who is to blame for a crash. `answers` has the results
+for callers, and `stats` the counts.
 """
 
 from verigym.envs.sessions.answers import Answer, SessionLimit

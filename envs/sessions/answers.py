@@ -1,4 +1,4 @@
-"""What an episode in a worker gives back: `Answer`, or `SessionLimit` where the model's turn is to blame."""
+"""Results of a turn in a worker: `Answer`, or the exception `SessionLimit` if the model's turn brought its session down."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Answer:
     """The text as the session read it."""
     reply: Reply
     outcome: Mapping[str, JsonValue] | None = None
-    """What the session recorded, where the reply is the last one: the session is closed in the same exchange."""
+    """What the session recorded, if the reply is the last one (the session is then closed at once); otherwise None."""
 
 
 class SessionLimit(Exception):

@@ -1,4 +1,4 @@
-"""The worker process: confines itself, then serves its sessions until its parent is gone."""
+"""The worker process: limits its own memory, then serves its sessions until its parent is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engine of `Sessions`: its workers with their threads, and which of them a new episode goes to."""
+"""Engine of `Sessions`: holds the workers and their threads, and chooses a worker for each new episode."""
 
 from __future__ import annotations
 

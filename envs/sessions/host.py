@@ -1,7 +1,7 @@
 """The open sessions of one process, which answers requests about them one at a time.
 
-A request has an `op` and, but for `ping`, an `episode`, which is a number: `open` (with `environment`, `prompt`, `seed`),
-`turn` (with `text`), `close`, and `drop`, which closes without an outcome. The answer is what `wire.Said` reads.
+A request has an `op` and the number of an `episode`. The operations are `open` (with `environment`, `prompt`, `seed`), `turn`
+(with `text`), `close`, `drop`, which closes without an outcome, and `ping`, which has no episode. `wire.Said` is the answer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Host:
 
     Args:
         environments: the environments by name, which open the sessions.
-        roomy: function that returns whether there is memory for more sessions.
+        roomy: function that returns whether there is enough memory for more sessions.
     """
 
     def __init__(self, environments: Mapping[str, Environment], roomy: Callable[[], bool] = lambda: True) -> None:

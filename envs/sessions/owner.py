@@ -58,7 +58,7 @@ class Owner:
         self._worker, self._player, self._counters = worker, player, counters
         self._idle_s, self._over, self._unusable = idle_s, over, unusable
         self.episodes = 0
-        """Episodes that are not over. Kept by the engine, under its lock."""
+        """Number of episodes that are not over. The engine updates it, under its lock."""
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()  # whose put may be called by what is collected, at any time
         self._doing: Job | None = None
         self._open: dict[int, EpisodeRecord] = {}
@@ -78,7 +78,7 @@ class Owner:
         self._jobs.put(job)
 
     def close(self) -> None:
-        """Accept no more jobs, and give up the present job and those that wait. `join` waits for the end."""
+        """Accept no more jobs, and give up the running job and the queued ones. Call `join` to wait for the end."""
         self._closing = True
         self._jobs.put(None)
 

@@ -1,4 +1,4 @@
-"""`EpisodeRecord`: what this side keeps of an episode, enough to open its session anew in another process."""
+"""`EpisodeRecord`: what the parent process keeps of an episode, enough to reopen its session in another worker process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EpisodeRecord:
     life: int = NOWHERE
     """The life of the worker in which its session is open."""
     opened: bool = False
-    """Whether its session was open before, so that opening it means to replay it."""
+    """Whether the session was opened before, so that opening it again counts as a replay."""
     used: float = 0.0
     """When its session was last used, by `time.monotonic`."""
     over: bool = False

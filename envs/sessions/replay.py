@@ -1,11 +1,12 @@
-"""The blame rule for sessions: whose fault is it when a worker dies in the middle of a turn?
+"""The blame rule for sessions: decides whose fault it is when a worker dies in the middle of a turn.
 
-A session is opened anew in a fresh worker from its recorded turns, and must give the recorded replies again. The turn is then
-given once more. If it ends the worker again, a control decides: the same prompt, seed and turns before it, without the turn.
-If the control lives, the turn did it: `SessionLimit`, the floor. If not, we did: `EnvironmentFailure`, no reward.
+The session is reopened in a fresh worker by replaying its recorded turns, which must get the recorded replies. Then the turn is
+sent once more. If the worker dies again, a control session decides: the same prompt, seed and earlier turns, without this turn.
+If the control survives, the turn is to blame: `SessionLimit`, and the episode scores the floor. If the control dies too, our
+side is to blame: `EnvironmentFailure`, and the episode has no reward.
 
-An episode whose replies are others when it is opened anew cannot go on. If its own turn has ended the worker, that is tried and
-blamed all the same: a model could have a tool tell the time, and then hang, to be taken out of the loss.
+An episode that gets other replies when it is replayed cannot go on. But if its own turn had ended the worker, the turn is still
+tried and may be blamed: otherwise a model could ask a tool for the time, and then hang, to take the episode out of the loss.
 `grading/kill_rule.py` applies the same rule to verdicts.
 """
 
@@ -31,9 +32,9 @@ from verigym.envs.sessions.wire import Said
 from verigym.envs.sessions.workers import Worker, WorkerDied
 
 PING_AFTER_S = 0.05
-"""A worker that was idle for longer is asked whether it still answers, so that what happened meanwhile is no turn's fault."""
+"""Idle seconds after which a worker is pinged before a turn, so that the turn is not blamed for an earlier death."""
 LONGEST_TURN = 1_000_000
-"""Characters of a turn. Text, calls and arguments of a longer one may be more than a message between processes holds."""
+"""Maximum characters of a turn. The text, calls and arguments of a longer turn may exceed a message between processes."""
 _SHOWN = 200
 
 

@@ -1,4 +1,4 @@
-"""What a worker says to a request, validated: the worker handles untrusted text, so nothing in a message is trusted."""
+"""Answers of a worker to requests. They are validated, because the worker handles untrusted text and is not trusted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Failure(BaseModel):
     def of(cls, error: BaseException) -> Failure:
         """Return `error`, which a session raised, as a Failure.
 
-        An EnvironmentFailure keeps its kind, an exception in `OURS` becomes a failure of the back end, any other a bug.
+        An EnvironmentFailure keeps its kind, an exception in `OURS` becomes a back-end failure, and any other exception a bug.
         """
         if isinstance(error, EnvironmentFailure):
             return cls(kind=error.kind, message=error.message, retryable=error.retryable, raised=error.raised)
@@ -52,7 +52,7 @@ class Said(BaseModel):
     problem: str = ""
     """What went wrong and changes nothing for the episode."""
     down: str = ""
-    """Why this process cannot go on, such as for want of memory. It is then replaced."""
+    """Why this process cannot go on, for example for lack of memory. The process is then replaced. Empty if it can."""
     retire: bool = False
     """Whether the process is short of memory and should be replaced before the next turn."""
 

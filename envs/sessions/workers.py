@@ -1,4 +1,4 @@
-"""Workers that hold sessions: each says what its sessions do, or how its process died."""
+"""Workers that hold sessions: a worker answers requests about its sessions, or reports how its process died."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Worker(Protocol):
     """Interface of a worker."""
 
     life: int
-    """Number of its present life: sessions that were opened in another are gone."""
+    """Number that changes whenever the worker is restarted. Sessions that were opened under another number are gone."""
 
     @property
     def running(self) -> bool:

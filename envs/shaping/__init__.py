@@ -1,5 +1,5 @@
 """Rewards for how an answer is written, not for whether it is right: length, repetition, effort.
 
-They know nothing of correctness, so an echo of the prompt or garbage may score. `WeightedSum` keeps their weights below the
-correctness part's, unless asked otherwise.
+These rewards ignore correctness, so an echo of the prompt or garbage may score. By default, `WeightedSum` requires that their
+weights stay below the weight of the part that judges correctness.
 """

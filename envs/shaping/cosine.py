@@ -1,7 +1,8 @@
 """`CosineLength`: the whole cosine reward of "Demystifying Long Chain-of-Thought Reasoning" (2502.03373).
 
-A composition of one part. Right answers fall from `right[0]` at length 0 to `right[1]` at the limit, so short is better; wrong
-ones rise from `wrong[0]` to `wrong[1]`, so that more thought is tried; beyond the limit all get `beyond`.
+It is a composition with one part. The reward of a right answer falls from `right[0]` at length 0 to `right[1]` at the limit, so
+that short answers are better. The reward of a wrong answer rises from `wrong[0]` to `wrong[1]`, which encourages more thought.
+Beyond the limit, every completion gets `beyond`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class CosineLength(Composition):
         wrong: reward of a wrong answer at length 0 and at the limit.
         beyond: reward of any completion longer than `limit`.
         unit: unit of length, as in `length`.
-        outrank: accept rewards under which a wrong answer may get as much as a right one that is within the limit.
+        outrank: accept rewards with which a wrong answer may get as much as a right answer within the limit.
         name: name of this environment.
 
     Raises:

@@ -32,9 +32,9 @@ class EffortOptions(Options):
     high: int = Field(8192, ge=1)
     """Most thinking at high effort."""
     at_least: float = Field(0.0, ge=0, lt=1, allow_inf_nan=False)
-    """Least thinking, as a share of the budget; below it the reward falls in a line to 0 at no thinking."""
+    """Least thinking, as a fraction of the budget. Below it the reward falls linearly, to 0 for no thinking."""
     slack: float = Field(1.0, gt=0, allow_inf_nan=False)
-    """Beyond the budget the reward falls in a line and reaches 0 at (1 + slack) budgets."""
+    """Beyond the budget the reward falls linearly, to 0 at (1 + slack) times the budget."""
     unit: Unit = "auto"
     """What is counted. `auto`: tokens where the completion carries them, else words."""
 

@@ -28,11 +28,11 @@ class LengthOptions(Options):
     """How length is rewarded."""
 
     kind: Literal["target", "cosine"] = "target"
-    """`target`: 1 at the target, falling in a line to 0 at `width` of the target away. `cosine`: 1 at 0, 0 at the target."""
+    """`target`: 1 at the target, falling linearly to 0 at `width` * target away. `cosine`: 1 at length 0, 0 at the target."""
     target: int = Field(1000, ge=1)
-    """The length that is worth 1, or for the cosine the length from which on there is nothing left."""
+    """The length with reward 1; for the cosine, the length from which on the reward is 0."""
     width: float = Field(1.0, gt=0, le=1, allow_inf_nan=False)
-    """How far from the target the reward reaches 0, as a share of the target."""
+    """Distance from the target at which the reward reaches 0, as a fraction of the target."""
     unit: Unit = "auto"
     """What is counted. `auto`: tokens where the completion carries them, else words."""
 

@@ -1,4 +1,4 @@
-"""Length of a completion: in tokens where it carries them, else in words or characters."""
+"""Length of a completion: in tokens if it has token ids, otherwise in words or characters."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ class ParagraphsOptions(Options):
     """What is readable."""
 
     longest: int = Field(300, ge=1)
-    """Most of `unit` in a paragraph; one of twice the length is worth half."""
+    """Most words or characters (`unit`) of a paragraph. A paragraph of twice this length halves the reward."""
     unit: Literal["words", "characters"] = "words"
-    """What is counted in a paragraph. A character of a script without spaces is a word by itself, and so is each 20
-    characters of a paragraph whose words are longer than that."""
+    """What is counted in a paragraph. In a script without spaces each character is a word. A paragraph has at least one word
+    for every 20 characters."""
     code_blocks: int | None = Field(None, ge=0)
     """Most fenced code blocks; with more the reward is 0. None: any number."""
 

@@ -24,7 +24,7 @@ class RepetitionOptions(Options):
     """What is compared."""
 
     n: int = Field(4, ge=1, le=1000)
-    """How many neighbours make an n-gram. Ordinary text repeats pairs of words; four in a row it seldom does."""
+    """Number of words or tokens in an n-gram. Ordinary text often repeats pairs of words, but seldom four words in a row."""
     worst: float = Field(-1.0, lt=0, allow_inf_nan=False)
     """The punishment that nothing but repetition nears."""
     unit: Literal["words", "tokens"] = "words"

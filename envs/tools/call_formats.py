@@ -1,4 +1,4 @@
-"""How models write calls: the formats by name, and what a session needs of one."""
+"""Formats in which models write tool calls: the formats by name, and the interface of a format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CallFormat(Protocol):
         """What closes a call, for the model that left it out."""
 
     def read(self, text: str, tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Return the calls in `text`, a turn of the model, in order and including malformed ones. No text makes it raise."""
+        """Return the calls in `text`, a turn of the model, in order and including malformed ones. It never raises."""
 
 
 class Hermes:

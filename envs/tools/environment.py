@@ -1,4 +1,4 @@
-"""`ToolEnvironment`: gives any environment of one turn tools to call before the answer. The verdict stays the inner one's."""
+"""`ToolEnvironment`: gives any one-turn environment tools to call before the answer. The inner environment still judges."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from verigym.envs.tools.running import Controls, OpenTools
 
 VERSION = "1"
 TURN_S = 15.0
-"""With the last call's own time, less than a turn may take (`Sessions(timeout_s=30)`): slow calls end no worker."""
+"""Default seconds for the calls of a turn. It is half of `Sessions(timeout_s=30)`, so that slow calls do not end a worker."""
 
 
 class ToolOptions(Options):
@@ -48,9 +48,9 @@ class ToolOptions(Options):
     max_reply_chars: int = Field(ge=64)
     """A longer result of a tool is cut in the middle, and says so."""
     max_calls: int = Field(ge=1)
-    """Calls that one turn may make; those after them are not run, and one message tells the model."""
+    """Most calls of one turn. Further calls are not run, and the model gets one message that says so."""
     max_turn_s: float = Field(default=TURN_S, gt=0, exclude_if=lambda seconds: seconds == TURN_S)
-    """Seconds after which no further call of a turn is begun; the model is told."""
+    """Seconds after which no further call of a turn is started. The model is told."""
     calls: str = Field(default=DEFAULT, exclude_if=lambda calls: calls == DEFAULT)
     """The format in which the model writes calls."""
 
@@ -132,7 +132,7 @@ class ToolEnvironment:
 
     @property
     def reference_type(self) -> type[Reference] | None:
-        """Return the inner environment's reference type, or None if that is a composition, whose parts have their own."""
+        """Return the inner environment's reference type, or None if the inner environment is a composition."""
         return getattr(self.inner, "reference_type", None)
 
     @property

@@ -119,7 +119,7 @@ class FunctionTool(Generic[P, R]):
         self.__doc__, self.__module__, self.__qualname__ = function.__doc__, function.__module__, function.__qualname__
 
     def __reduce__(self) -> str:
-        """Return the name by which workers import it, as functions are pickled: the decorated name holds the tool."""
+        """Return the tool's name for pickling. Workers import the tool by it, because the decorated name refers to the tool."""
         return self.__qualname__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

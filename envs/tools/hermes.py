@@ -1,7 +1,7 @@
 """Calls of tools in the format of Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
 
-The model's own thinking is not read: a call that it only considers is not run. A closing tag inside a string of the arguments
-is text. What opens a call and is none becomes a call with a fault, so that a session can tell the model. One pass, linear time.
+Calls inside the model's thinking are ignored. A closing tag inside a string of the arguments is text. If an opening tag is not
+followed by a valid call, the result is a call with a fault, so that a session can tell the model. One pass, linear time.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def read_calls(text: str) -> tuple[ToolCall, ...]:
 
 
 def after_thinking(text: str) -> int:
-    """Return the offset at which the thinking ends.
+    """Return the offset in `text` at which the thinking ends.
 
-    A chat template may open it in the prompt, so a closing tag alone counts too.
+    A closing tag without an opening one counts too, because a chat template may put the opening tag into the prompt.
     """
     end = text.find(THINK_CLOSE)
     if end >= 0:

@@ -28,7 +28,7 @@ from verigym.envs.tools.mcp_connection import Connection, Launch, ListedTool
 
 VERSION = "1"
 SEED = "VERIGYM_SEED"
-"""In the environment of a server that belongs to one episode: a text that differs between episodes, to draw from."""
+"""Environment variable of an episode's own server: a text that differs between episodes, to seed its random numbers."""
 _UNNAMEABLE = re.compile(r"[^A-Za-z0-9_]")
 
 
@@ -42,11 +42,11 @@ class McpOptions(Options):
     cwd: str = ""
     """The folder in which it runs; empty for the present one."""
     shared: bool = False
-    """One server a process for all episodes. Only for servers that keep no state."""
+    """Whether all episodes of a process share one server. Only for servers that keep no state."""
     only: tuple[str, ...] = ()
     """Names of the tools to take; empty for all."""
     prefix: str = Field("", pattern=r"^[A-Za-z0-9_]*$")
-    """Put before the names of the tools, where those of two servers would clash."""
+    """Prefix of the tools' names, for the case that two servers have tools of the same name."""
     timeout_s: float = Field(10.0, gt=0)
     """Wall time of a call."""
     start_timeout_s: float = Field(15.0, gt=0)

@@ -1,7 +1,7 @@
 """A running MCP server and the connection to it: blocking calls, answered by an event loop in a thread of its own.
 
-A process has one such thread, which lives as long as any connection. The server dies with the process, however that ends:
-see `mcp_supervisor`.
+A process has one such thread, which lives as long as any connection. The server ends with the process, even if the process is
+killed: see `mcp_supervisor`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONGEST_LINE = 16 * 2**20
 """Bytes of a message of the server."""
 MOST_PAGES = 100
 GRACE_S = 1.0
-"""What a server has to end by itself, once its input has ended."""
+"""Seconds that a server has to exit by itself after its input was closed."""
 _KILL_S = 3.0
 _SAID_BYTES = 2000
 _SUPERVISOR = Path(__file__).with_name("mcp_supervisor.py")
@@ -45,7 +45,7 @@ class Launch(NamedTuple):
     timeout_s: float
     """Until it has said which tools it has."""
     mode: str
-    """How the protocol's version is agreed on, as `mcp.Client` has it: `legacy` (the handshake) or `auto`."""
+    """How client and server agree on the protocol version, a mode of `mcp.Client`: `legacy` (the handshake) or `auto`."""
 
 
 class ListedTool(NamedTuple):

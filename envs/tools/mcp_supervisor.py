@@ -1,8 +1,8 @@
-"""Runs a server, and ends it with all that it has started as soon as the process that asked for it is gone or says so.
+"""Runs a server, and ends it with all processes that it started when the parent process is gone or asks for it.
 
-A program of its own, `python -I -S mcp_supervisor.py PARENT COMMAND...`, that imports nothing of ours and starts in
-milliseconds. Servers are often started by others (`npx`, `uvx`): killing the first process would leave the server running.
-SIGTERM ends everything; so does the death of the parent's thread that started it.
+A separate program, `python -I -S mcp_supervisor.py PARENT COMMAND...`, which imports nothing of ours and starts in
+milliseconds. A server is often started through a launcher (`npx`, `uvx`): killing only the launcher would leave the server
+running. SIGTERM ends everything, and so does the death of the parent's thread that started this program.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from verigym.envs.tools.python import python
 READY: Mapping[str, Tool] = {"calculator": calculator}
 """Tools without options."""
 MAKERS: Mapping[str, Callable[..., Tool | Sequence[Tool]]] = {"python": python, "mcp_server": mcp_server}
-"""Functions of options that return a tool, or the tools of a server."""
+"""Functions, by name, that take options and return a tool or the tools of a server."""
 
 
 def load_tools(named: Mapping[str, Mapping[str, Any]]) -> list[Tool]:

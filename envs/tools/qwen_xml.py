@@ -1,4 +1,4 @@
-"""Calls of tools in the XML of Qwen3-Coder and Qwen3.5, with one element a parameter.
+"""Calls of tools in the XML of Qwen3-Coder and Qwen3.5, with one element per parameter.
 
     <tool_call>
     <function=lookup>
@@ -8,10 +8,10 @@
     </function>
     </tool_call>
 
-Nothing is escaped in a value, so a rule says where it ends: at the first `</parameter>` behind which, apart from space, comes
-`<parameter=`, or `</function>` and `</tool_call>`. Every other tag within a value is text, whole calls too. The line breaks
-after the opening and before the closing tag are not part of it. The format has texts only; the tool's JSON schema says what
-they stand for. As in `hermes`, thinking is not read, what opens a call and is none has a fault, and time is linear.
+Values are not escaped, so a rule decides where a value ends: at the first `</parameter>` that is followed, spaces aside, by
+`<parameter=`, or by `</function>` and `</tool_call>`. Any other tag within a value is text, even a whole call. The line
+breaks after the opening tag and before the closing tag are not part of the value. All values are texts; the tool's JSON schema
+gives their types. As in `hermes`, thinking is ignored, an invalid call becomes a call with a fault, and time is linear.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Calls read by a tokenizer's response template, transformers' declaration of how a model's turn is laid out.
+"""Calls read by a tokenizer's response template, which describes to transformers how a model's turn is laid out.
 
-For models whose calls are written in neither format of ours. The template says where calls begin and end, and transformers
-reads each of them on its own, so that one that cannot be read has a fault and the others are run. Every pattern of the
-template passes over a turn once; what a pass costs is up to the pattern, so the time is not always linear.
+It serves models that write calls in neither `hermes` nor `qwen_xml` format. The template says where calls begin and end, and
+transformers parses each call separately: one that cannot be parsed gets a fault, and the others are run. Each pattern of the
+template passes over a turn once. The cost of a pass depends on the pattern, so the time is not always linear.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from verigym.envs.contract.session import ToolSpec
 
 FIELD = "tool_calls"
 MAX_CALL_CHARS = 16_384
-"""A longer call is not read: what a template's patterns cost is not ours to bound, but how much they are given is."""
+"""A longer call is not read. The cost of a template's patterns cannot be bounded, so the length of their input is."""
 MAX_PATTERN_CHARS = 2_048
-"""The same where a template finds arguments with a pattern, whose time may grow with the square of the length, or worse."""
+"""Like `MAX_CALL_CHARS`, if the template finds arguments with a pattern: its time may grow with the square of the length."""
 
 
 class ResponseTemplate:

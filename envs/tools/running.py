@@ -1,10 +1,10 @@
-"""Runs the calls of one episode, and finds who is to blame where a tool fails.
+"""Runs the calls of one episode, and finds out who is to blame when a tool fails.
 
-A tool fails by EnvironmentFailure, OSError or ImportError: our side, and no reward. But the model chooses the arguments, and
-with them a file that is not there, a host that does not answer, or work without end: it could take its episodes out of the
-loss whenever it likes. So a control decides, as in `contract/blame.py`: the first and the last call of the tool that were
-answered in this process, in whichever episode, each on a tool that is opened anew. If both fail, or none is known, we are to
-blame. If one is answered, the call is made once more, also anew: failing again, it is to blame, and the model reads so.
+A tool fails by raising EnvironmentFailure, OSError or ImportError. Then our side is to blame, and the episode has no reward.
+But the model chooses the arguments: it could name a missing file, a host that does not answer, or endless work, and so take its
+episodes out of the loss. So a control decides, as in `contract/blame.py`: the tool's first and its last successful call in this
+process, in any episode, are repeated, each on a newly opened tool. If both fail, or none is known, our side is to blame. If one
+succeeds, the failed call is made once more, also on a new tool. If it fails again, the call is to blame, and the model is told.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Result(NamedTuple):
     failed: bool = False
     """Whether the call is to blame for a failure of the tool."""
     bug: str = ""
-    """The exception of the tool, with its place, that it should not have raised."""
+    """An exception that the tool should not have raised, with its place in the code; empty if there was none."""
 
 
 class Controls:

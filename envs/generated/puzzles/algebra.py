@@ -1,4 +1,4 @@
-"""`algebra`: linear equations in one unknown (levels 1 to 3), in two (level 4) and in three (level 5)."""
+"""`algebra`: linear equations, with one unknown at levels 1 to 3, two unknowns at level 4 and three at level 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Base classes of families with levels: numbers are judged as `math` judges, texts by a rule of their own."""
+r"""Base classes of puzzles with difficulty levels. Numbers are judged as in `math`, texts by a rule of each puzzle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`countdown`: make a number from given numbers with + - * /. Any expression that does is right."""
+"""`countdown`: make a target from given numbers with + - * /. Any expression that equals the target is right."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CountdownReference(Reference):
     target: int
     """The number to reach."""
     answer: str | None = None
-    """An expression that reaches it, from which the gold is written; None where none is known."""
+    """An expression that reaches the target, used as the gold; None if no such expression is known."""
 
     @model_validator(mode="after")
     def _answer_is_right(self) -> Self:
@@ -42,7 +42,7 @@ class CountdownOptions(TextOptions):
     """Options of `countdown`."""
 
     use_all: bool = True
-    """Whether every number must be used; each at most once in any case."""
+    """Whether every given number must be used. No number may be used more often than it is given."""
 
 
 def wrong(reference: CountdownReference, answer: str, *, use_all: bool) -> str:
@@ -70,7 +70,7 @@ class CountdownEnvironment(TextPuzzle[CountdownReference, CountdownOptions]):
     options_type = CountdownOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Return a task with random numbers. Its target is made by joining two of them at a time, at random, until one is left.
+        """Return a task with random numbers and a target, made by combining two random numbers at a time until one is left.
 
         The numbers are drawn again until the target is positive, not too large and different from all the given numbers.
         """

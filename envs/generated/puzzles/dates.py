@@ -1,4 +1,4 @@
-"""`dates`: which day is so many days, or so many weekdays, from another (Gregorian calendar)."""
+"""`dates`: find the date that is a given number of days or weekdays before or after another (Gregorian calendar)."""
 
 from __future__ import annotations
 

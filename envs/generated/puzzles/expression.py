@@ -1,4 +1,4 @@
-r"""Parser of sums: whole numbers, `+ - * /`, parentheses, `\frac`, exact fractions. One linear pass, bounded depth."""
+r"""Parser of arithmetic: whole numbers, `+ - * /`, parentheses, `\frac`. Values are exact. Linear time, bounded depth."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class GraphReference(TextReference):
     """A graph, two of its nodes, and a shortest path between them."""
 
     edges: tuple[tuple[str, str, int], ...] = Field(min_length=1, max_length=2000)
-    """Node, node and length of each edge; it leads both ways. Lengths are at least 1."""
+    """The edges as (node, node, length). Each edge can be walked in both directions. Lengths are at least 1."""
     start: str
     """The node at which a path begins."""
     goal: str

@@ -1,1 +1,1 @@
-"""Screens that may only reject before stages 1 and 2, and judges besides ours. Each is imported when it is chosen."""
+"""Optional back ends: screens (pre-checks that may only reject), and a second judge. Each is imported when it is chosen."""

@@ -1,7 +1,7 @@
-"""leanprover's comparator as a second, stricter judge: it replays a text export, if wanted with another kernel too.
+"""leanprover's comparator as a second, stricter judge: it replays a text export, optionally with another kernel too.
 
-It builds two modules of a Lake project in its own sandbox (landrun) and needs lean4export. Whether it works here is tried once,
-on a proof that it must pass and on one that it must refuse.
+It builds two modules of a Lake project in its own sandbox (landrun) and needs lean4export. Before its first use, it is tested
+once on a proof that it must accept and on one that it must refuse.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONTROLS = (("theorem target : 1 + 1 = 2", "rfl", True), ("theorem target : 1 +
 def confirmed(
     options: LeanOptions, toolchain: Toolchain, reference: LeanReference, submission: str, verdict: LeanVerdict
 ) -> LeanVerdict:
-    """Return `verdict` if comparator accepts `submission` too, and else REJECT.
+    """Return `verdict` if comparator accepts `submission` too, and otherwise a REJECT verdict.
 
     Raises:
         EnvironmentFailure: comparator is missing, does not work on this machine, or took too long.

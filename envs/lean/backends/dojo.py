@@ -1,7 +1,7 @@
-"""lean-dojo, for theorems inside a repository that it has traced: tasks from its files, and its check as a screen.
+"""lean-dojo, for theorems of a repository that it has traced: makes tasks from the files, and is a screen (pre-check).
 
-Its check looks for neither axioms nor time, and importing it starts git and may log in to GitHub. So it runs in a process of
-its own with limits, only where it is asked for, and what it passes goes to the stages like everything else.
+lean-dojo does not check axioms and sets no time limit, and importing it starts git and may log in to GitHub. So it runs only if
+it is chosen, in a separate process with limits, and the proofs that it passes still go through the full check.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class DojoOptions(Options):
     """Which repository, and limits of a check."""
 
     unsandboxed: bool = False
-    """Has to be true: lean-dojo starts Lean with all that this user may do, and only the guard stands before it."""
+    """Must be true: lean-dojo runs submissions with this user's permissions and no sandbox, after the guard's check only."""
     url: str = Field(min_length=1)
     """The repository's address."""
     commit: str = Field(min_length=7)
     """The commit that was traced."""
     files: Mapping[str, str]
-    """Full name of a theorem -> its file in the repository. Theorems without one are left to the stages."""
+    """Full name of a theorem -> its file in the repository. A theorem that is not listed gets the full check alone."""
     timeout_s: float = Field(300.0, gt=0)
     """Wall time of a check; lean-dojo sets none."""
     memory_mb: int = Field(16384, ge=256)

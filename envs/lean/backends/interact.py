@@ -1,4 +1,4 @@
-"""lean-interact as a screen. It runs Lean outside our sandbox, so two options must ask for it."""
+"""lean-interact as a screen (pre-check). It runs Lean outside our sandbox, so two options must allow it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class InteractOptions(Options):
     """What its server is started with."""
 
     unsandboxed: bool = False
-    """Has to be true: lean-interact starts Lean with all that this user may do, and only the guard stands before it."""
+    """Must be true: lean-interact runs submissions with this user's permissions and no sandbox, after the guard's check."""
     project: str = ""
     """Folder of a Lake project; empty for none."""
     local_repl_path: str = ""
-    """A built copy of its REPL; empty for the one that it clones and builds, over the network."""
+    """Folder of a built copy of the REPL; if empty, lean-interact clones and builds one, over the network."""
     timeout_s: float = Field(30.0, gt=0)
-    """Wall time for a submission. Its own default is to wait for ever."""
+    """Seconds of wall time for a submission. By its own default, lean-interact would wait for ever."""
     header_s: float = Field(300.0, gt=0)
     """Wall time for a header."""
     memory_mb: int = Field(8192, ge=64)

@@ -1,4 +1,4 @@
-"""A Kimina Lean server as a screen: it compiles behind HTTP. Its replies may reject and never accept."""
+"""A Kimina Lean server, which compiles proofs over HTTP, as a screen: its replies may reject a proof but never accept one."""
 
 from __future__ import annotations
 

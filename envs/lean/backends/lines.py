@@ -1,4 +1,4 @@
-"""Client of an untrusted program in the sandbox that answers JSON documents, each ended by a blank line."""
+"""Client of an untrusted program in the sandbox. The program answers with JSON documents, each ended by a blank line."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SHELL = ("/bin/sh", "-c", 'exec "$0" "$@" <&3 >&3 3<&-')
 
 
 class LineClientError(Exception):
-    """The program gave no valid answer and was ended. The message says what it did."""
+    """The program gave no valid answer and was ended. The message says what the program did."""
 
 
 class LineClient:
-    """A program that answers JSON documents, each ended by a blank line.
+    """A running program that answers with JSON documents, each ended by a blank line.
 
     It runs in the sandbox, and only one thread may use it.
 

@@ -1,7 +1,7 @@
-"""leanprover-community/repl as a screen: processes with a loaded header, so that a wrong proof costs no import.
+"""leanprover-community/repl as a screen: its processes have the header loaded, so that a wrong proof costs no import.
 
-Each command runs in the environment that the header left. A process serves many submissions, so what it says rejects and never
-accepts, and it is ended when it is worn out, has grown, was too slow, or said anything that does not fit.
+Each command runs in the environment that the header left. A process serves many submissions, so its replies may reject a proof
+but never accept one. A process is ended after a number of submissions, or if it grew, was too slow or gave an invalid reply.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class ReplOptions(Options):
     size: int | None = Field(None, ge=1)
     """Most processes at a time; by default one a usable core."""
     uses: int = Field(100, ge=1)
-    """Submissions after which a process is replaced: it keeps every environment for ever."""
+    """Submissions after which a process is replaced, because it keeps the environment of each in memory."""
     growth_mb: int = Field(2048, ge=1)
-    """It is replaced, too, when it holds this much more than after the header."""
+    """A process is also replaced when it uses this many MiB more than after loading the header."""
     memory_mb: int = Field(8192, ge=64)
     """Limit of its memory."""
     header_s: float = Field(300.0, gt=0)
     """Wall time for the header."""
     command_s: float = Field(30.0, gt=0)
-    """Wall time for a submission; one that takes longer goes to the stages."""
+    """Seconds of wall time for a submission; a slower one is left to the full check."""
     reply_kb: int = Field(4096, ge=1)
     """Most KiB of a reply."""
 

@@ -1,4 +1,4 @@
-"""Reads a rejection from a REPL's reply, by severities and placeholders; the wording of messages does not count."""
+"""Reads a rejection from a REPL's reply, by message severities and placeholders. The wording of messages does not count."""
 
 from __future__ import annotations
 
