@@ -13,15 +13,15 @@ from verigym.sandbox.arguments import Expected, checked_class
 class RunStatus(enum.StrEnum):
     """How a run ended.
 
-    INFRA means that the sandbox failed; it is raised as `SandboxFailure` and never returned as a verdict.
+    INFRA means that the sandbox itself failed. It is raised as `SandboxFailure` and never returned as a verdict.
     """
 
     OK = "ok"
-    """Exited with code 0. Says nothing about whether its output is right."""
+    """Exited with code 0. This does not say whether the output is right."""
     WRONG = "wrong"
-    """Ran, and a test found its answer wrong. Set by graders, never by a run."""
+    """Ran, but a test found the answer wrong. Set by graders, never by a run."""
     RUNTIME = "runtime"
-    """Exited with another code, or was ended by an uncaught exception or a signal."""
+    """Exited with a nonzero code, or was ended by an uncaught exception or a signal."""
     TIME = "time"
     """Exceeded its wall time or CPU time limit."""
     MEMORY = "memory"
@@ -39,7 +39,7 @@ class RunStatus(enum.StrEnum):
 class SandboxFailure(Exception):
     """The sandbox itself failed, so there is no result: a worker died, a tool is missing, a daemon is down.
 
-    `retryable` is False if a person must do something first; the message says what.
+    `retryable` is False if a person must first do something, which the message names.
     """
 
     status = RunStatus.INFRA
@@ -105,7 +105,7 @@ class Limits:
 
 
 Prelude = Literal["none", "leetcode"]
-"""Names that a Python program may use without importing them: none, or those that the judges of LeetCode, APPS and
+"""Names that a Python program may use without importing them: `none`, or those that the judges of LeetCode, APPS and
 LiveCodeBench provide."""
 
 
@@ -157,7 +157,7 @@ class RunResult:
     memory_mb: float = 0.0
     """Largest resident size of any one process, in MiB."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The requested files that exist as regular files within the limits."""
+    """The files requested with `collect`: path -> content. Files that are missing, not regular or too large are left out."""
     message: str = ""
     """What happened, in words."""
 

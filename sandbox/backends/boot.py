@@ -1,6 +1,7 @@
-"""Loads our code inside the walls: into memory, by a small program on the interpreter's command line.
+"""Loads the code in `inside` into an isolated Python process, through a small program on the interpreter's command line.
 
-So a cell needs no file of ours, and the same way works in an empty root, under bubblewrap and in any container image.
+The code arrives as one message and is kept in memory, so the process needs no file of verigym. The same way works in an empty
+root directory, under bubblewrap and in any container image.
 """
 
 from __future__ import annotations
