@@ -1,9 +1,9 @@
-"""Names of Python's special methods and the operations that they stand for, shared by both sides."""
+"""Names of Python's special methods and the operations that they stand for, used by both processes, test and program."""
 
 from __future__ import annotations
 
 MAX_ITEMS = 100_000
-"""Items of an object that are read: one with `__getitem__` alone may have no end of them."""
+"""Largest number of items read from an object, because an object with `__getitem__` alone may have endless items."""
 UNARY = {
     "__abs__": "abs",
     "__neg__": "neg",
