@@ -64,7 +64,7 @@ class Channel:
         Args:
             runs: the runs to serve meanwhile.
             given_up: returns True to stop waiting.
-            not_before: monotonic time before which the channel is not polled, unless a run ends.
+            not_before: monotonic time before which the channel is not polled, except when a run ends.
         """
         received: list[dict[str, Any]] = []
 

@@ -74,8 +74,9 @@ class Limits:
     cpu_s: float = 10.0
     """CPU time in seconds, summed over all processes of the run."""
     memory_mb: int = 512
-    """MiB for each process: for Python and JavaScript its writable memory (libraries map more than they write to), for other
-    languages its address space. Where a memory cgroup is available, also the sum over all processes and files of the run."""
+    """Memory limit in MiB for each process. For Python and JavaScript it limits writable memory, since libraries map more than
+    they write to; for other languages it limits the address space. If a memory cgroup is available, the limit also applies to
+    the sum over all processes and files of the run."""
     processes: int = 32
     """Processes and threads that may exist at the same time."""
     output_kb: int = 4096

@@ -73,7 +73,7 @@ def _compiled(name: str, source: str) -> str:
 
 
 def message(entry: str, config: Mapping[str, Any], *, same_python: bool) -> bytes:
-    """Return the message that the start-up program `PROGRAM` reads: our modules, the entry point and its configuration.
+    """Return the message that the start-up program `PROGRAM` reads: modules, the entry point and its configuration.
 
     Args:
         entry: the function to call, as `module:function` within `verigym.sandbox.inside`.

@@ -134,7 +134,7 @@ def sweep(daemon: Daemon, *, ours: bool = False) -> Sequence[str]:
 
 
 def owner(pid: int) -> str:
-    """Return a label that lets other processes tell whether our process is alive.
+    """Return a label for the process `pid` that lets other processes tell whether it is alive.
 
     It consists of the machine, the pid namespace, `pid`, the start time and a nonce.
     """

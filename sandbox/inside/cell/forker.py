@@ -59,7 +59,7 @@ class RunStarter(Protocol):
     walls: Walls
 
     def fork_ahead(self) -> None:
-        """Fork the process of the next run, unless one is already waiting."""
+        """Fork the process of the next run, if no process is waiting for it yet."""
 
     def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
         """Send the waiting process the specification of its run.
@@ -127,7 +127,7 @@ class Forker:
         apply_landlock(self.walls)
 
     def fork_ahead(self) -> None:
-        """Fork the process of the next run, unless one is already waiting."""
+        """Fork the process of the next run, if no process is waiting for it yet."""
         if self._sock is None:
             self._sock, self.pid = fork(self._become, self._confine)
 

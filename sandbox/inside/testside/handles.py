@@ -28,7 +28,7 @@ def make(info: RemoteInfo, plain: Any) -> Any:
     """Return the proxy of an object of the candidate.
 
     Args:
-        info: what is known of the object.
+        info: the test's record of the object: number, class names, special methods and state.
         plain: the object's plain value, or None. If there is a plain value, the proxy is an instance of its type that also has
             the object's attributes.
     """

@@ -184,7 +184,7 @@ class Proxies:
         If a function of the candidate later returns the same object, that result gets another proxy.
 
         Args:
-            info: what is known of the object.
+            info: the test's record of the object: number, class names, special methods and state.
             given: the class and the arguments with which the test constructed it.
         """
         known = self.made_by_test.get(info.number)

@@ -47,7 +47,7 @@ class Remote:
 
 
 class RemoteInfo:
-    """What the test's process knows of one object of the candidate."""
+    """The test's record of one object of the candidate, and the operations that the test may perform on the object."""
 
     __slots__ = (
         "cancels",

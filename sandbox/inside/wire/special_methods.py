@@ -33,7 +33,7 @@ SPECIAL = frozenset((*UNARY, *BINARY, *IN_PLACE, *ORDER, *_OTHERS))
 
 
 def of(kind: type) -> list[str]:
-    """Return the special methods that the class `kind` or one of its bases other than `object` defines, sorted by name."""
+    """Return the special methods of the class `kind`, sorted by name, without those from `object` except `__hash__`."""
     defined: dict[str, bool] = {}
     for base in type.__dict__["__mro__"].__get__(kind)[:-1]:
         for name in SPECIAL & base.__dict__.keys():
