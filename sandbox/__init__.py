@@ -1,6 +1,6 @@
-"""Runs untrusted programs. Imports nothing of ours, so that it can be read and audited alone.
+"""Runs untrusted programs. This package imports no other part of verigym, so it can be read and audited alone.
 
-`open_sandbox("local").run("print(6 * 7)").stdout`
+Example: `open_sandbox("local").run("print(6 * 7)").stdout`.
 """
 
 import importlib

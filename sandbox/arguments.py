@@ -1,6 +1,7 @@
-"""`checked`: refuses arguments of the wrong type where a caller hands them in, in one sentence that says what to give instead.
+"""Checks the arguments of public functions against their annotations (`checked`), at the call.
 
-The annotations are the rule. An ordinary argument costs one look at its type.
+The error message is one sentence that says which value to give instead. For an ordinary argument, the check costs one look at
+its type.
 """
 
 from __future__ import annotations

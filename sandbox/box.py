@@ -1,4 +1,4 @@
-"""The `Sandbox` base class: run, build, call and test programs. Back ends define how a worker is started."""
+"""The `Sandbox` base class: runs, builds, calls and tests programs. Back ends define how a worker is started."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Slot:
 
 
 def held_slot(held: threading.local) -> int:
-    """Return the number of the run slot that this thread holds according to `held`; -1 if it holds none."""
+    """Return the number of the slot for a run that this thread holds, as `held` records; -1 if the thread holds none."""
     slot: _Slot | None = getattr(held, "slot", None)
     return -1 if slot is None else slot.number
 
@@ -112,7 +112,7 @@ class Sandbox(ABC):
         """Return the path of the compiler or interpreter of `language`, as programs in the sandbox see it.
 
         Raises:
-            SandboxFailure: it is not installed; the message says what to install.
+            SandboxFailure: the tool is not installed; the message says what to install.
         """
         return languages.tool(language)
 
@@ -144,7 +144,7 @@ class Sandbox(ABC):
     ) -> RunResult:
         """Run `program` with the given standard input and return its result.
 
-        A compiled language is built first; for many runs, `build` the program once.
+        A program in a compiled language is compiled first. To run it many times, `build` it once.
 
         Args:
             program: the program; a string is the source of a Python program.
@@ -170,14 +170,13 @@ class Sandbox(ABC):
 
     @checked
     def build(self, program: ProgramOrSource) -> tuple[Program | None, RunResult]:
-        """Compile `program` in the sandbox, once for all its runs. A program in an interpreted language is returned unchanged.
+        """Compile `program` in the sandbox, once for all runs. A program in an interpreted language is returned unchanged.
 
         The compiler has its own limits, `Language.build_limits`.
 
         Returns:
-            The program with its executable in `files`, or None if it did not compile; and the result of the compiler's run
-                (status
-            COMPILE when it rejected the program).
+            The program with its executable in `files`, or None if it did not compile; and the result of the compiler's run,
+            with status COMPILE if the program did not compile.
 
         Raises:
             SandboxFailure: the sandbox failed, or the compiler is missing; the message says what to install.
@@ -227,7 +226,9 @@ class Sandbox(ABC):
 
     @checked
     def test(self, program: ProgramOrSource, suite: TestSuite, limits: MaybeLimits = None) -> TestVerdict:
-        """Run the tests of `suite` against a Python program, in separate processes unless the suite is `shared`.
+        """Run the tests of `suite` against a Python program and return the verdict.
+
+        Tests and program run in separate processes, except for a suite of kind `shared`.
 
         Raises:
             SandboxFailure: the sandbox failed twice.
@@ -243,7 +244,7 @@ class Sandbox(ABC):
         raise AssertionError("unreachable")
 
     def check(self) -> None:
-        """Find out whether the back end works, by starting a worker if there is none.
+        """Check that the back end works on this machine, by starting a worker if none is idle.
 
         Raises:
             SandboxFailure: the back end cannot work on this machine; the message says what to do.
@@ -253,11 +254,11 @@ class Sandbox(ABC):
 
     @property
     def level(self) -> int:
-        """The isolation level. 3: own namespaces; 2: seccomp, and an own uid or Landlock; 1: resource limits only."""
+        """The isolation level. 3: own namespaces; 2: seccomp, and a separate uid or Landlock; 1: resource limits only."""
         return int(self.describe()["level"])
 
     def describe(self) -> dict[str, Any]:
-        """Return a dictionary with the isolation level and, for each missing layer of isolation, the reason."""
+        """Return a dictionary with the isolation level and, for each missing layer of isolation, why it is missing."""
         with self.slot():
             worker = self._pool.take()
             description = dict(worker.ready)

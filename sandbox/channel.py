@@ -1,4 +1,4 @@
-"""The supervisor's end of a channel: sends and receives frames, blocking only in the event loop."""
+"""The supervisor's end of a channel (a socket) to a run: sends and receives frames, and blocks only in the event loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Channel:
         self.ended = False
         """Whether the other side has closed the channel."""
         self.broken = ""
-        """Why the received bytes are not a frame; empty while they are."""
+        """The reason why the received bytes are not a frame; empty if they are valid so far."""
         self.too_large = False
         """Whether the reason is that a frame was larger than allowed."""
 
@@ -64,7 +64,7 @@ class Channel:
         Args:
             runs: the runs to serve meanwhile.
             given_up: returns True to stop waiting.
-            not_before: monotonic time before which the channel is not polled, unless a run ends.
+            not_before: monotonic time before which the channel is not polled, except when a run ends.
         """
         received: list[dict[str, Any]] = []
 

@@ -1,7 +1,7 @@
-"""Confinement that a process applies to itself: limits, no new privileges, no network, death with its parent.
+"""Restrictions that a process applies to itself: resource limits, no new privileges, no network, death with its parent.
 
-Standard library only. Each layer is best effort, because kernels, containers and privileges differ: `confine` returns the
-layers that took effect and never raises for one that did not. It cannot be undone.
+This module uses the standard library only. Kernels, containers and privileges differ, so `confine` applies the restrictions
+that it can: it returns the names of those that took effect and never raises for others. Restrictions cannot be undone.
 """
 
 from __future__ import annotations
@@ -99,6 +99,6 @@ def _leave_network() -> bool:
 def parent_is(pid: int) -> bool:
     """Return whether the process `pid` is still the parent of this one.
 
-    Check it after `confine(die_with_parent=True)`, because the parent may have died before.
+    Call this function after `confine(die_with_parent=True)`, because the parent may have died before that call took effect.
     """
     return os.getppid() == pid

@@ -13,16 +13,16 @@ KILL_GRACE_S = 1.0
 SLICE_S = 0.5
 """The longest wait at a time."""
 STILL_S = 1.0
-"""A wait that ends so much later than it had to means that this process was stopped: no run has to pay for that."""
+"""If a wait ends this many seconds late, this process itself was stopped. The deadlines of runs are moved accordingly."""
 QUIET_S = 0.005
-"""Output of a run is not polled for this long after its start: most runs are over by then, and are read once."""
+"""Seconds after a run's start before its output is polled. Most runs end earlier, so their output is read only once."""
 
 
 class Run(ABC):
     """One run in progress. `poll_runs` polls its descriptors until the run is done."""
 
     deadline: float
-    """Monotonic time by which it must have ended; a session resets it for each call."""
+    """Monotonic time by which the run must have ended. A session resets it for each call."""
     timeout_reason: tuple[RunStatus, str] = (RunStatus.TIME, "the wall time limit")
     """Status and message of the kill at the deadline."""
     result: RunResult | None = None
@@ -84,7 +84,7 @@ class Run(ABC):
 
 
 class destroy_on_error:  # noqa: N801, used like a function
-    """Context manager that destroys the runs if its block raises, because nothing would enforce their deadlines any more."""
+    """Context manager that destroys the given runs if its block raises, since nothing would enforce their deadlines then."""
 
     def __init__(self, *runs: Run) -> None:
         self._runs = list(runs)
@@ -115,8 +115,8 @@ def poll_runs(
         watch: further descriptors to poll for reading, each with its callback.
         write: further descriptors to poll for writing, each with its callback.
         until: called after every event; True ends the loop.
-        watch_from: monotonic time before which `watch` is not polled. An earlier event is handled then, because a wake-up costs
-            more than a small delay.
+        watch_from: monotonic time before which `watch` is not polled. Earlier events wait until that time, because a wake-up
+            costs more than a small delay.
     """
     while not until():
         active = [run for run in runs if not run.done]

@@ -22,10 +22,10 @@ _MEMORY_SIGNS = (
 
 
 def run_status(job: Job, report: Mapping[str, Any], stderr: bytes | bytearray, *, out_of_memory: bool) -> tuple[RunStatus, str]:
-    """Return the status of a run that we did not kill, and a message that explains the status.
+    """Return the status of a run that the sandbox did not kill, and a message that explains the status.
 
     Args:
-        job: the job, for its limits.
+        job: the description of the run; its limits are used.
         report: the worker's report: `exit`, `signal`, `cpu_s`, `memory_kb`.
         stderr: what the run wrote to standard error.
         out_of_memory: whether the kernel's OOM killer killed a process of the run.

@@ -1,4 +1,4 @@
-"""A Python interpreter that keeps its state between calls, as a notebook does: the `python` tool of a model."""
+"""A Python interpreter that keeps its state between calls, as a notebook does. It serves models as the `python` tool."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ class Executed:
     """The output and the result of one piece of executed code."""
 
     output: str
-    """What it printed, and the value of its last line where that is an expression, at most 64 KiB."""
+    """Text that the code printed, and the value of its last line if that line is an expression; at most 64 KiB."""
     error: str = ""
     """Its traceback, if it raised."""
     ended: RunStatus | None = None
-    """How it ended the interpreter, if it did: the state is lost, and the next code starts a new one."""
+    """None if the interpreter still runs. Otherwise how it ended: the state is lost, and the next call starts a new one."""
 
 
 class Interpreter:
     """A Python interpreter in the sandbox.
 
-    It starts with the first call of `execute`, and only one thread may use it at a time.
+    It starts with the first call of `execute`. Only one thread may use it at a time.
 
-    It holds one of the sandbox's slots only during a call. Between calls all its processes are stopped, so that they take no
-    time from other runs (except with the back end `docker`).
+    It holds one of the sandbox's slots for concurrent runs only during a call. Between calls all its processes are stopped, so
+    that they take no time from other runs. Only the back end `docker` does not stop them.
 
     Args:
         box: the sandbox in which the interpreter runs.

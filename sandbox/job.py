@@ -32,16 +32,19 @@ class Job:
     stdin: bytes = b""
     limits: Limits
     channels: tuple[socket.socket, ...] = ()
-    """Become descriptors 3, 4, ... of the run; our copies are closed when it has started."""
+    """Sockets that become descriptors 3, 4, ... of the run. The supervisor's copies are closed when the run has started."""
     collect: tuple[str, ...] = ()
-    """Files to return, each at most as large as the output limit, or as `collect_mb`."""
+    """Paths of the files to return. Each may be at most as large as `collect_mb`, or as the output limit if that is None."""
     collect_mb: float | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     address_space: bool = True
-    """True limits the address space; False limits the data segment, for runtimes that reserve far more than they use."""
+    """True limits the address space. False limits the data segment, for runtimes that reserve far more memory than they use."""
     reserve_mb: int | None = None
-    """Where given, the limit on address space or data instead of memory_mb, which then limits what is resident: by the control
-    group, or where there is none by looking. For runtimes that reserve, writable, many times what they use."""
+    """Limit on the address space or data segment in MiB, in place of `memory_mb`; None to use `memory_mb` for it.
+
+    If set, `memory_mb` limits resident memory: by the control group, or without one by regular checks. It is meant for runtimes
+    that reserve many times more writable memory than they use.
+    """
     stack_mb: int | None = None
     """-1: unlimited; None: inherited."""
     cpu_factor: float = 1.0
@@ -49,7 +52,7 @@ class Job:
 
     @property
     def stdout_file(self) -> bool:
-        """Whether standard output is a file that the run itself reads back, rather than a pipe to the supervisor."""
+        """Whether standard output is a file that the run itself reads back. If False, it is a pipe to the supervisor."""
         return self.mode == "calls"
 
     def __post_init__(self) -> None:
@@ -67,7 +70,7 @@ class Job:
 
         Args:
             parts: the role of each descriptor that is sent with the message.
-            core: the core on which the waiting process runs; -1 for any.
+            core: number of the CPU core on which the process that waits for this message runs; -1 for any.
         """
         limits = self.limits
         files_bytes = int(limits.files_mb * (1 << 20))

@@ -1,20 +1,22 @@
-"""The table of languages: how programs are compiled and started, and what to install for each.
+"""The table of languages: for each, how programs are compiled and started, and which packages to install.
 
-An entry in the table is all a language needs; `register_language` adds one to this process:
+A language needs only an entry in the table. `register_language` adds an entry in this process, for example:
 
     register_language(Language(name="lua", source="main.lua", run=("lua", "{source}"), needs="apt-get install lua5.4"))
 
 Reasons for the settings, measured on Linux 6.18 with gcc 12 and node 20:
 
-* Stack. Every program but Python's gets an unlimited stack, so recursion ends where memory ends, as on judges: a million frames
-  of a C++ function need 70 MiB. A large finite limit would also be the size of each thread's stack (four threads do not start
-  with 256 MiB of stack in 512 MiB of memory); under "unlimited" a thread gets 2 MiB.
-* Node's address space: 0.7 GiB when idle, and a WebAssembly memory reserves 10 GiB more, hardly any of it used. So its data
-  segment is limited (RLIMIT_DATA), and the heap of JavaScript objects stays below that, for V8 to collect garbage in time.
-* Node's threads: seven at the start, four more at the first asynchronous file access. With fewer it does not fail but hangs, so
-  `own_threads` is added to the limit of the program.
-* Node's stack: V8 believes `--stack-size` whatever the real limit is. On an unlimited stack 64 MiB carry a million frames, and
-  endless recursion is a RangeError; on a stack of 8 MiB it would be a segmentation fault, so there the size is left as it is.
+* Stack. Programs in all languages except Python get an unlimited stack, so only memory limits recursion, as on online judges. A
+  million frames of a C++ function need 70 MiB. A large finite limit would also be the size of each thread's stack: with 256 MiB
+  of stack, four threads do not start in 512 MiB of memory. Under "unlimited" a thread gets 2 MiB.
+* Node's address space: Node reserves 0.7 GiB when idle, and a WebAssembly memory reserves 10 GiB more; hardly any of that is
+  used. So Node's data segment is limited (RLIMIT_DATA). The heap of JavaScript objects has a lower limit, so that V8 collects
+  garbage in time.
+* Node's threads: Node starts seven threads at first, and four more at the first asynchronous file access. If it cannot start
+  them, it hangs. So `own_threads` is added to the program's limit on processes.
+* Node's stack: V8 takes the stack size from `--stack-size` without checking the real limit. On an unlimited stack, 64 MiB hold
+  a million frames, and endless recursion is a RangeError. On a stack of 8 MiB, endless recursion would be a segmentation fault,
+  so V8's default size is kept there.
 * Compilers: g++ -O2 with <bits/stdc++.h> takes 2 s and 230 MiB.
 """
 
@@ -33,7 +35,7 @@ from verigym.sandbox.job import Job
 from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus, SandboxFailure
 
 TOOL_DIRECTORIES = ("/usr/local/bin", "/usr/bin", "/bin")
-"""Where tools are looked up; these directories are visible in the sandbox."""
+"""Directories in which compilers and interpreters are looked up; they are visible in the sandbox."""
 _VISIBLE = ("/usr/", "/bin/")
 _UNLIMITED = resource.RLIM_INFINITY
 _HEAP_RESERVE_MB = 64  # of node's memory, for all that is not JavaScript objects
@@ -48,8 +50,8 @@ _PYTHON = "{python}"
 class Language:
     """How programs of one language are compiled and run.
 
-    In the command templates, `{source}` and `{binary}` are file names in the work directory, and `{heap_mb}` and `{stack_kb}`
-    come from the limits. The first word of a command is a tool, searched in `TOOL_DIRECTORIES`.
+    In the command templates, `{source}` and `{binary}` are file names in the work directory. `{heap_mb}` and `{stack_kb}` come
+    from the limits. The first word of a command is the tool (compiler or interpreter), searched in `TOOL_DIRECTORIES`.
     """
 
     name: str
@@ -58,12 +60,12 @@ class Language:
     run: tuple[str, ...]
     """Template of the command; the program's arguments follow. `{python}` stands for the warm worker's own Python."""
     compile: tuple[str, ...] | None = None
-    """Template of the compiler's command, None where nothing is compiled."""
+    """Template of the compiler's command; None for an interpreted language."""
     binary: str | None = None
     """File name of the compiler's output."""
     limit_address_space: bool = True
-    """False for runtimes that reserve or map far more than they use: the memory limit is then on what a process may write to
-    (RLIMIT_DATA), and on what it holds."""
+    """Whether the memory limit applies to the address space. False for runtimes that reserve or map far more than they use: the
+    limit then applies to writable memory (RLIMIT_DATA) and to resident memory."""
     own_threads: int = 0
     """Threads of the runtime itself, added to the limit of processes."""
     needs: str = ""
@@ -93,7 +95,7 @@ def register_language(language: Language) -> Language:
     """Add `language` to this process, replacing a language of the same name, and return it.
 
     Raises:
-        ValueError: its name or one of its aliases belongs to another language.
+        ValueError: the name or an alias of `language` belongs to another language.
     """
     names = [name.lower() for name in (language.name, *language.aliases)]
     taken = [name for name in names if _aliases.get(name, language.name) != language.name]
@@ -147,12 +149,12 @@ def job(
     collect: tuple[str, ...] = (),
     find: Callable[[Language], str] = tool,
 ) -> Job:
-    """Return the job that runs `program`, which must have been built if its language is compiled.
+    """Return the job that runs `program`. A program in a compiled language must have been built before.
 
     Args:
         program: the program.
         stdin: its standard input.
-        limits: its resource limits; the size of its own files is added to the limit on file sizes.
+        limits: its resource limits; the size of the program's own files is added to the limit on file sizes.
         collect: relative paths of the files to bring back.
         find: returns the path of a language's compiler or interpreter in this back end.
 
@@ -246,7 +248,7 @@ def built(program: Program, result: RunResult) -> tuple[Program | None, RunResul
 
 
 def source_bytes(source: str) -> bytes:
-    """Return `source` encoded for a file. Lone surrogates, which models do write, become bytes that every compiler rejects."""
+    """Return `source` in UTF-8. Lone surrogates, which models sometimes write, become bytes that every compiler rejects."""
     return source.encode("utf-8", "surrogatepass")
 
 

@@ -34,8 +34,8 @@ class SandboxOptions(BaseModel):
     workers: Annotated[int | None, Field(ge=1), _NoTruthValue, Expected("a whole number of at least 1")] = None
     """Number of concurrent runs; by default one per usable core."""
     packages: Annotated[Packages, Expected('true, false, or a list of names as in `pip list`, such as ["numpy"]')] = True
-    """Which packages programs may import, with what those need: true for the usual ones that are installed beside this Python
-    (with docker: in the image), false for none, or names as in `pip list`. Never verigym."""
+    """Packages that programs may import, with the packages that these require: true for the usual ones that are installed
+    beside this Python (with docker: in the image), false for none, or names as in `pip list`. Never verigym."""
     allow_unsafe: Flag = False
     """Accept level 1 of `local`, which only limits programs. The other back ends have no such level."""
 

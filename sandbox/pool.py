@@ -1,4 +1,4 @@
-"""A pool of workers, and slots that bound the number of concurrent runs."""
+"""A pool of workers (processes or containers that run programs), and slots that limit the number of concurrent runs."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ W = TypeVar("W", bound=Reusable)
 class Pool(Generic[W]):
     """Hands out workers and starts them when needed.
 
-    The number of slots limits the concurrent jobs. A job may take several workers, so jobs cannot deadlock.
+    The number of slots limits the number of concurrent jobs; the number of workers has no limit. So jobs that take several
+    workers cannot deadlock.
 
     Args:
         make: starts a worker.
         slots: number of concurrent jobs.
-        retire_after: runs after which a worker is replaced.
+        retire_after: number of runs after which a worker is replaced.
     """
 
     def __init__(self, make: Callable[[], W], slots: int, retire_after: int = 5000) -> None:
@@ -72,7 +73,7 @@ class Pool(Generic[W]):
         self._free.put(slot)
 
     def core(self, slot: int) -> int:
-        """Return the core to which the workers of `slot` are assigned, or -1 (any core) while there are idle cores."""
+        """Return the CPU core to which the workers of `slot` are assigned; -1 for any core, while there are idle cores."""
         cores = len(self._cores)
         return self._cores[slot % cores] if slot >= 0 and 1 < cores <= self._slots - self._free.qsize() else -1
 
@@ -113,7 +114,10 @@ class Pool(Generic[W]):
         return self._idle.pop() if self._idle else None
 
     def give(self, worker: W) -> None:
-        """Take `worker` back, and close it if it is worn out or surplus. `take` checks later whether it is alive."""
+        """Return `worker` to the pool, or close it if it has served `retire_after` runs or there are enough idle workers.
+
+        `take` checks later whether the worker is alive.
+        """
         with self._lock:
             keep = (
                 not self.closed and not worker.closed and worker.runs < self._retire_after and len(self._idle) < 2 * self._slots

@@ -1,6 +1,6 @@
 """Sessions: load a Python program once, call its functions, get plain data back.
 
-The program's answers are untrusted: frames and values are parsed within limits, and only exact plain data comes out.
+The program's answers are untrusted. Frames and values are parsed within limits, and the results have exact built-in types.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The reply if a call, or loading the program, raised an exception."""
+    """The reply if a call or the loading of the program raised an exception."""
 
     type: str
     message: str
@@ -109,7 +109,7 @@ class Session:
             kwargs: keyword arguments.
 
         Returns:
-            The value or the exception of the call, or why there is none.
+            An `Answer` with the value, `Raised` with the exception, or another reply that says why there is no value.
 
         Raises:
             TypeError: an argument is not plain data.

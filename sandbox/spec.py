@@ -13,15 +13,15 @@ from verigym.sandbox.arguments import Expected, checked_class
 class RunStatus(enum.StrEnum):
     """How a run ended.
 
-    INFRA means that the sandbox failed; it is raised as `SandboxFailure` and never returned as a verdict.
+    INFRA means that the sandbox itself failed. It is raised as `SandboxFailure` and never returned as a verdict.
     """
 
     OK = "ok"
-    """Exited with code 0. Says nothing about whether its output is right."""
+    """Exited with code 0. This does not say whether the output is right."""
     WRONG = "wrong"
-    """Ran, and a test found its answer wrong. Set by graders, never by a run."""
+    """Ran, but a test found the answer wrong. Set by graders, never by a run."""
     RUNTIME = "runtime"
-    """Exited with another code, or was ended by an uncaught exception or a signal."""
+    """Exited with a nonzero code, or was ended by an uncaught exception or a signal."""
     TIME = "time"
     """Exceeded its wall time or CPU time limit."""
     MEMORY = "memory"
@@ -39,7 +39,7 @@ class RunStatus(enum.StrEnum):
 class SandboxFailure(Exception):
     """The sandbox itself failed, so there is no result: a worker died, a tool is missing, a daemon is down.
 
-    `retryable` is False if a person must do something first; the message says what.
+    `retryable` is False if a person must first do something, which the message names.
     """
 
     status = RunStatus.INFRA
@@ -74,8 +74,9 @@ class Limits:
     cpu_s: float = 10.0
     """CPU time in seconds, summed over all processes of the run."""
     memory_mb: int = 512
-    """MiB for each process: for Python and JavaScript its writable memory (libraries map more than they write to), for other
-    languages its address space. Where a memory cgroup is available, also the sum over all processes and files of the run."""
+    """Memory limit in MiB for each process. For Python and JavaScript it limits writable memory, since libraries map more than
+    they write to; for other languages it limits the address space. If a memory cgroup is available, the limit also applies to
+    the sum over all processes and files of the run."""
     processes: int = 32
     """Processes and threads that may exist at the same time."""
     output_kb: int = 4096
@@ -105,7 +106,7 @@ class Limits:
 
 
 Prelude = Literal["none", "leetcode"]
-"""Names that a Python program may use without importing them: none, or those that the judges of LeetCode, APPS and
+"""Names that a Python program may use without importing them: `none`, or those that the judges of LeetCode, APPS and
 LiveCodeBench provide."""
 
 
@@ -157,7 +158,7 @@ class RunResult:
     memory_mb: float = 0.0
     """Largest resident size of any one process, in MiB."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The requested files that exist as regular files within the limits."""
+    """The files requested with `collect`: path -> content. Files that are missing, not regular or too large are left out."""
     message: str = ""
     """What happened, in words."""
 

@@ -1,7 +1,7 @@
-"""Runs test code against a program, each in its own sandboxed process, with plain data between them.
+"""Runs test code against a program (the candidate). Each has its own sandboxed process, and they exchange plain data.
 
-The test side reports the verdict on a channel that the candidate cannot reach. What the candidate prints, its exit code
-and what it writes to any descriptor have no influence.
+The test's process reports the verdict on a channel that the candidate cannot reach. The candidate's output, its exit code and
+the bytes that it writes to any descriptor have no influence on the verdict.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TestSuite:
     setup: str = ""
     """Trusted code that runs before the tests: imports, helpers."""
     entry_point: str | None = None
-    """kind assert: the function of the program that is passed to `check(candidate)`, which `code` defines."""
+    """For kind `assert`: name of the program's function with which the function `check(candidate)` in `code` is called."""
     module: str = "solution"
     """Name under which unittest and pytest code imports the program."""
     stdin: str = ""
@@ -65,7 +65,7 @@ class TestVerdict:
 
     passed: bool
     fault: Literal["candidate", "test"] | None
-    """Who is to blame if the test did not pass; `test`: the test code itself is broken."""
+    """The side at fault if the test did not pass. `test` means that the test code itself is broken; None: it passed."""
     status: RunStatus
     detail: str
     tests: int = 0

@@ -20,7 +20,7 @@ class View(NamedTuple):
     visible: list[str]
     """Paths that are visible, with everything below them."""
     masked: dict[str, list[str]]
-    """Folders of which only the listed paths are visible: those of installed packages, and verigym's own."""
+    """Folder -> the only paths in it that programs can see. For the folders of installed packages and of verigym itself."""
 
     @property
     def path(self) -> list[str]:
@@ -35,7 +35,7 @@ def interpreter() -> str:
 
 
 def package_names(choice: Packages) -> tuple[list[str], bool]:
-    """Return the names of the packages that `choice` selects, and whether each must be installed."""
+    """Return the names of the packages that `choice` selects, and whether it is an error if one is not installed."""
     if isinstance(choice, bool):
         return (packages.USUAL if choice else []), False
     return list(choice), True

@@ -1,4 +1,4 @@
-"""The table of back ends, and `open_sandbox`, which opens each once per process and set of options."""
+"""The table of back ends, and `open_sandbox`, which opens one sandbox per process for each back end and set of options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _lock = threading.Lock()
 def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
     """Return the sandbox for `backend` and `options`. Equal arguments return the same object, which all threads share.
 
-    Its workers start when first needed and end with this process.
+    The sandbox's workers (processes that run programs) start when first needed and end with this process.
 
     Args:
         backend: one of `BACKENDS`.
@@ -49,7 +49,7 @@ def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
 def typed_options(backend: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options `given` for `backend`, converted to their types: `"2"` to 2, `"false"` to False.
 
-    The values are checked, but not whether the back end works on this machine.
+    The values are checked. Whether the back end works on this machine is not checked.
 
     Raises:
         ValueError: `backend` or an option is unknown, or a value invalid.

@@ -1,6 +1,7 @@
-"""Loads our code inside the walls: into memory, by a small program on the interpreter's command line.
+"""Loads the code in `inside` into an isolated Python process, through a small program on the interpreter's command line.
 
-So a cell needs no file of ours, and the same way works in an empty root, under bubblewrap and in any container image.
+The code arrives as one message and is kept in memory, so the process needs no file of verigym. The same way works in an empty
+root directory, under bubblewrap and in any container image.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _compiled(name: str, source: str) -> str:
 
 
 def message(entry: str, config: Mapping[str, Any], *, same_python: bool) -> bytes:
-    """Return the message that the start-up program `PROGRAM` reads: our modules, the entry point and its configuration.
+    """Return the message that the start-up program `PROGRAM` reads: modules, the entry point and its configuration.
 
     Args:
         entry: the function to call, as `module:function` within `verigym.sandbox.inside`.

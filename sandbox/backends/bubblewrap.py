@@ -1,7 +1,8 @@
-"""The bubblewrap back end: each run gets a bubblewrap of its own, with a cell inside that serves only this run.
+"""The bubblewrap back end: each run gets its own bubblewrap process, and inside it a worker that serves only this run.
 
-Slower than `local`, whose cells are warm, and independent of its code for namespaces and mounts: bubblewrap makes those, which
-distributions maintain and may allow where they forbid others. Limits, system call filter and results are the same code.
+This back end is slower than `local`, which starts its workers ahead of runs. It does not use the code of `local` for namespaces
+and mounts: bubblewrap makes them. Distributions maintain bubblewrap and may allow it to make namespaces where other programs
+may not. Limits, system call filter and results use the same code as `local`.
 """
 
 from __future__ import annotations

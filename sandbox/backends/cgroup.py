@@ -1,8 +1,9 @@
 """Control groups (versions 1 and 2): limits on memory and processes of a worker's whole process tree.
 
-A group is made below this process's own group, so limits above it still hold. Version 2 lets a group have either
-processes or limited children; our own has processes (this one), so the group is made beside it if we may write there.
-Names hold the supervisor's pid and start time, so that a later supervisor can remove what a killed one left (`sweep_stale`).
+A worker's group is made below the group of this process (the supervisor), so the limits of that group still hold. Version 2
+lets a group have either processes or limited children. There the supervisor's group has a process, so the worker's group is
+made beside it, if the supervisor may write there. Group names hold the supervisor's pid and start time, so that a later
+supervisor can remove the groups that a killed supervisor left (`sweep_stale`).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Cgroup:
         Limits that have not changed are not written again.
 
         Raises:
-            OSError: EBUSY where more memory than the new limit is in use and cannot be freed.
+            OSError: EBUSY if more memory than the new limit is in use and cannot be freed.
         """
         for controller, value, apply in (
             ("memory", memory_bytes, self._limit_memory),
@@ -146,7 +147,7 @@ def probe() -> tuple[bool, str]:
     """Make a control group and remove it, to find out what it can limit.
 
     Returns:
-        Whether groups can limit memory on this machine, and a text that says for each controller whether it is available.
+        Whether groups can limit memory on this machine, and a text that says which controllers are available.
     """
     group, reasons = try_create("probe")
     versions = {} if group is None else group.versions
@@ -281,9 +282,9 @@ class CgroupDirectory:
 
 
 def directories_for(controller: str) -> tuple[list[CgroupDirectory], str]:
-    """Return the directories in which groups with `controller` can be made, best first.
+    """Return the directories in which groups with `controller` can be made, best first, and a reason.
 
-    The second value is the reason if the list is empty.
+    The reason says why the list of directories is empty.
     """
     try:
         return find_directories(controller, _read("/proc/self/cgroup"), _read("/proc/self/mountinfo"))

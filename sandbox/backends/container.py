@@ -1,4 +1,4 @@
-"""The docker back end: warm cells in hardened containers of Docker or Podman, one container per worker."""
+"""The docker back end: runs programs in hardened containers of Docker or Podman, which are reused; one container per worker."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ContainerSandbox(Sandbox):
         return worker
 
     def find_tool(self, language: languages.Language) -> str:
-        """Return the name of the compiler or interpreter of `language`; it is looked up later, in the container."""
+        """Return the name of the compiler or interpreter of `language`; the container looks the name up later."""
         return language.tool
 
     def start(self, job: Job) -> Run:

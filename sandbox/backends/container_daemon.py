@@ -1,4 +1,7 @@
-"""The daemon of Docker or Podman: connects, explains errors, removes containers that dead supervisors left."""
+"""The daemon of Docker or Podman: connects to it, explains its errors, removes containers of supervisors that have died.
+
+A supervisor is a process that opened the sandbox.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +116,7 @@ def sweep(daemon: Daemon, *, ours: bool = False) -> Sequence[str]:
 
     Args:
         daemon: the daemon that runs the containers.
-        ours: whether to remove all containers of this process too.
+        ours: whether to also remove all containers that this process started.
 
     Returns:
         The ids of the removed containers.
@@ -131,7 +134,7 @@ def sweep(daemon: Daemon, *, ours: bool = False) -> Sequence[str]:
 
 
 def owner(pid: int) -> str:
-    """Return a label that lets other processes tell whether our process is alive.
+    """Return a label for the process `pid` that lets other processes tell whether it is alive.
 
     It consists of the machine, the pid namespace, `pid`, the start time and a nonce.
     """

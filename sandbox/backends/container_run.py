@@ -1,4 +1,4 @@
-"""One run in a container: input, output, channels and files all cross one stream."""
+"""One run in a container. One stream to the container carries its input, output, channels and files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Pump:
 class ContainerRun(Run):
     """One run in a container.
 
-    `poll_runs` watches a single descriptor: an epoll of the container's stream and the channels' sockets.
+    The event loop (`poll_runs`) watches a single descriptor: an epoll of the container's stream and the channels' sockets.
     """
 
     def __init__(self, worker: ContainerWorker, job: Job, release: Callable[[ContainerWorker], None]) -> None:
@@ -234,13 +234,13 @@ class ContainerRun(Run):
             self._arm()
 
     def halt(self) -> None:
-        """Do nothing: stopping a run is not needed, because a container has its own share of the cores (option `cpus`)."""
+        """Do nothing: a container has its own share of the cores (option `cpus`), so its run need not be stopped."""
 
     def resume(self) -> None:
         """Do nothing, since `halt` stops nothing."""
 
     def destroy(self) -> None:
-        """Remove the container. The run's result then states why the run was killed earlier, not that the container is gone."""
+        """Remove the container. If the run was killed before, its result gives the reason of that kill, not the removal."""
         self._worker.discard()
         self._finish(*(self._reason or (RunStatus.TIME, "the wall time limit")), {})
 

@@ -1,4 +1,4 @@
-"""The stream to a container's cell: the daemon's attach socket, demultiplexed and non-blocking."""
+"""The stream to the process that serves runs in a container: the daemon's attach socket, demultiplexed and non-blocking."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AttachStream:
         self._raw = bytearray()
         self._frames = bytearray()
         self.complaints = b""
-        """What the cell's interpreter wrote to standard error: the reason if it could not start."""
+        """What the interpreter in the container wrote to standard error: if it could not start, the reason."""
 
     def fileno(self) -> int:
         """Return the descriptor of the attached socket."""
@@ -56,7 +56,7 @@ class AttachStream:
         self.send_all([(kind, memoryview(body))])
 
     def send_all(self, frames: Iterable[tuple[int, memoryview]]) -> None:
-        """Send the pairs of kind and body in `frames`, joining small ones, because the daemon forwards each piece separately.
+        """Send `frames`, pairs of kind and body. Small frames are joined, because the daemon forwards each piece separately.
 
         Raises:
             StreamGone: the stream has ended.
@@ -101,7 +101,7 @@ class AttachStream:
                 self._waiting.pop(0)
 
     def receive(self) -> Iterator[tuple[int, memoryview]]:
-        """Read the available data and yield each complete frame as `(kind, body)`. A body is valid until the next is yielded.
+        """Read the available data and yield each complete frame as `(kind, body)`. A body is valid until the next frame.
 
         Raises:
             StreamGone: the stream has ended. All frames received before are yielded first.

@@ -25,7 +25,10 @@ from verigym.sandbox.spec import SandboxFailure
 
 RUN_DIR = "/tmp"
 PACKAGES_DIR = "/packages"
-"""Links to packages that programs may import. Landlock keeps runs from writing there; without it, changes are detected."""
+"""Folder in the container with links to the packages that programs may import.
+
+Landlock keeps runs from writing there. On kernels without Landlock, changes are detected.
+"""
 
 _BOOT_S = 60.0
 _SETTLE_S = 1.0  # until a daemon knows how a container ended
@@ -211,7 +214,7 @@ class ContainerWorker:
     def alive(self) -> bool:
         """Whether the container can still serve runs.
 
-        It writes nothing between runs, so a readable stream means that the stream has ended.
+        A container writes nothing between runs, so a stream that is readable then has ended.
         """
         if self._gone:
             return False
@@ -233,7 +236,7 @@ class ContainerWorker:
         """Return the error message for a run of `job` that could not be set up.
 
         Args:
-            job: the job.
+            job: the description of the run.
             note: the reason that the container reported.
         """
         tool = f" The image {self.daemon.image!r} must have it." if job.mode == "exec" else ""
@@ -243,7 +246,7 @@ class ContainerWorker:
         """Return whether the container ran out of memory, and a text that says why the container is gone.
 
         Args:
-            detail: the error that was noticed on the stream; part of the text.
+            detail: the error on the stream by which the loss was noticed; it becomes part of the text.
         """
         state: Mapping[str, Any] = {}
         try:

@@ -1,4 +1,4 @@
-"""The default back end: warm cells behind our own walls. Needs no daemon and no tool, only the kernel."""
+"""The default back end: forks each run from an isolated worker that is already running. Needs no daemon or tool."""
 
 from __future__ import annotations
 

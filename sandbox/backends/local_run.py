@@ -1,4 +1,4 @@
-"""One run in a local cell: output comes through pipes, the exit status through the cell's socket."""
+"""One run of the back end `local`: output comes through pipes, the exit status through the worker's socket."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LocalRun(Run):
         self._files: dict[str, bytes] = {}
         self._pipes: dict[int, bytearray] = {}
         self._far_ends: list[int] = []
-        """The run's ends of the pipes, held open until it has ended so that closed pipes do not wake the event loop."""
+        """The run's ends of the pipes, held open until the run has ended, so that closed pipes do not wake the event loop."""
         self._ended: dict[int, bytearray] = {}
         self._quiet_s = 0.0
         """Seconds for which the pipes need not be polled, as of the last call of `readable`."""
@@ -89,7 +89,7 @@ class LocalRun(Run):
     def readable(self) -> Sequence[int]:
         """Return the descriptors to poll: the worker's socket and, once `QUIET_S` seconds have passed, the run's output pipes.
 
-        Until then the pipes' buffers hold the output, so that the event loop need not wake for it.
+        Before that, the pipes' buffers hold the output, so that the event loop need not wake for it.
         """
         sock = self._worker.sock.fileno()
         self._quiet_s = self._started + QUIET_S - time.monotonic()
@@ -135,7 +135,7 @@ class LocalRun(Run):
                 self._worker.sock.send(message)
 
     def check_usage(self) -> float | None:
-        """Kill the run if it holds more memory than allowed, where no limit on the address space prevents that.
+        """Kill the run if it holds more memory than allowed. Only runs without a limit on the address space need this check.
 
         Returns:
             The seconds until the next check; None if no further check is needed.
@@ -163,7 +163,7 @@ class LocalRun(Run):
         return sum(map(_resident_kb, _below(self._worker.process.pid))) / 1024
 
     def destroy(self) -> None:
-        """Kill the worker. The run's result then states why the run was killed earlier, not that the worker is gone."""
+        """Kill the worker. If the run was killed before, its result gives the reason of that kill, not the worker's end."""
         reason = self._reason or (RunStatus.TIME, "the wall time limit")
         self._worker.close()
         self._close_pipes()

@@ -1,4 +1,4 @@
-"""The supervisor's side of one cell: starts it, sends it runs, kills it when it does not answer."""
+"""The supervisor's side of one worker process: starts the process, sends it runs, kills it when it does not answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Worker:
     """One pre-started, isolated process and the socket to it. The process forks the runs and serves one run at a time.
 
     Args:
-        command: argv up to the interpreter's own arguments; the descriptors of the boot message and the socket are appended.
+        command: argv up to the interpreter's own arguments. The numbers of two descriptors are appended: of the boot message
+            and of the socket.
         config: configuration of the process, see `inside.walls.build.build_walls`.
         cgroup: whether to put the process into its own cgroup, where possible.
 

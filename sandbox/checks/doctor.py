@@ -1,6 +1,6 @@
 """`sandbox doctor`: which layers of isolation this machine offers, and what to do about missing ones.
 
-Every layer is tried in another process with a time limit, and undone; the kernel's layers by `inside.walls.probes`.
+Every layer is tried in another process with a time limit, and undone. `inside.walls.probes` tries the kernel's layers.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def probe_layers() -> list[Layer]:
 def best_level(layers: Sequence[Layer]) -> tuple[int, str]:
     """Return the highest isolation level that the local back end reaches with `layers`, and why no higher level is reached.
 
-    Level 3 needs own namespaces, seccomp and no capabilities. Level 2 needs seccomp and Landlock, and keeps other processes
-    out of reach by an own uid or by Landlock's signal scope. Level 1 has resource limits only.
+    Level 3 needs new namespaces, seccomp, and processes without capabilities. Level 2 needs seccomp and Landlock. It protects
+    other processes by a separate uid for runs or by Landlock's signal scope. Level 1 has resource limits only.
     """
     known = {layer.name: layer for layer in layers}
 

@@ -42,7 +42,8 @@ class ProbeResult:
     group: str
     expected: str
     got: str
-    """accepted, rejected, no leak, leak, infra, or the status of the run; `missing` where the language is not installed."""
+    """The observed result: accepted, rejected, no leak, leak, the status of the run, infra (the sandbox failed), or missing
+    (the language is not installed)."""
     passed: bool
     detail: str
     seconds: float
@@ -68,7 +69,8 @@ def self_check(
     Args:
         box: an open sandbox of any back end.
         probes: the probes to run; by default all.
-        parallel: number of concurrent probes. If it exceeds the number of workers, probes wait and exceed their time.
+        parallel: number of concurrent probes. It must not exceed the number of workers: probes that wait for a worker exceed
+            their time.
         progress: called with the number of finished probes and the total.
 
     Raises:

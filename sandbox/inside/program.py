@@ -24,11 +24,11 @@ _prepared = False
 _unregistered: list[Any] = []
 """The after-fork hook of `random`, registered only once a program runs that may fork."""
 kept: list[Any] = []
-"""Objects from before the program, kept alive so that their finalizers do not run during it."""
+"""Objects that existed before the program started, kept alive so that their finalizers do not run during the program."""
 
 
 def prepare() -> None:
-    """Set up the state shared by all programs. Called once, before forking if many programs will run."""
+    """Set up the state that all programs share. Called once: if many programs will run, before their processes are forked."""
     global _prepared
     if _prepared:
         return
@@ -67,7 +67,7 @@ def _absolute(path: str) -> str:
 
 
 def begin() -> None:
-    """In the process of one program: set up the state that programs cannot share, after calling `prepare`."""
+    """Set up the state that programs cannot share. Called in the process of one program, after `prepare`."""
     prepare()
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     if _unregistered:
@@ -75,7 +75,7 @@ def begin() -> None:
 
 
 def import_random() -> None:
-    """Import `random` without its hook for forks, which reseeds it and makes our own forks slower; `begin` adds the hook."""
+    """Import `random` without its fork hook, which reseeds it and slows down the sandbox's forks. `begin` adds the hook."""
     if "random" in sys.modules:
         return
     register = os.register_at_fork
@@ -103,9 +103,9 @@ def fresh_main(path: str, name: str = "__main__") -> ModuleType:
 
 
 def forget_ourselves() -> None:
-    """Remove our modules and our importer from where programs could see them.
+    """Remove the sandbox's modules and importer from the places where programs could see them.
 
-    Called once, before forking if many programs run.
+    Called once: if many programs will run, before their processes are forked.
     """
     sys.meta_path[:] = [finder for finder in sys.meta_path if "MemoryFinder" not in (type(finder).__name__, _name(finder))]
     for name in [name for name in sys.modules if name.partition(".")[0] == "verigym"]:
@@ -154,7 +154,7 @@ def reset_signals() -> None:
 
 
 def load(path: str) -> CodeType:
-    """Compile the program at `path` and return its code. The exceptions raised are errors of the program."""
+    """Compile the program at `path` and return its code. Exceptions, such as SyntaxError, are errors of the program."""
     path = _absolute(path)
     with open(path, "rb") as file:
         source = file.read()
@@ -166,7 +166,7 @@ def load(path: str) -> CodeType:
 def execute(code: CodeType, namespace: dict[str, Any]) -> BaseException | None:
     """Run `code` in `namespace`.
 
-    Returns the exception that it raised, without our frames in the traceback; None if it raised none.
+    Returns the exception that `code` raised, without the sandbox's frames in the traceback; None if it raised none.
     """
     depth, frame = 2, sys._getframe()
     while frame.f_back is not None:

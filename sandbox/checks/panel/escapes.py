@@ -1,7 +1,7 @@
-"""Programs that look for a way out and print LEAK with what they reached.
+"""Programs that try to escape from the sandbox and print LEAK with what they reached.
 
-Their arguments are a port on which the host listens, the path of a file of the host that holds the word canary, and the folder
-where verigym is on the host.
+Each gets three arguments: a port on which the host listens, the path of a file on the host that contains the word `canary`, and
+the folder of verigym on the host.
 """
 
 from __future__ import annotations

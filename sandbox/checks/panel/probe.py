@@ -11,13 +11,20 @@ Expected = Literal["accepted", "rejected", "time", "memory", "output", "runtime"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A program and its expected result. Every program, except attempts to escape, computes twice a given number."""
+    """A program for the self-check and its expected result.
+
+    The task of every program is to double a given number, except for attempts to escape.
+    """
 
     name: str
     source: str
     expected: Expected
     form: Form = "print"
-    """print, file: reads n, writes 2n to standard output or to `output.txt`; call, assert, unittest: `f(n)` returns 2n.
-    With `no leak` the program is run twice and reports what it reached in lines with LEAK."""
+    """How the program takes the number n and gives 2n.
+
+    print: reads n from standard input and writes 2n to standard output; file: writes 2n to `output.txt` instead; call, assert,
+    unittest: `f(n)` returns 2n. If the expected result is `no leak`, the program runs twice and prints what it reached in lines
+    with LEAK.
+    """
     language: str = "python"
     group: str = ""

@@ -1,4 +1,4 @@
-"""Programs that exhaust resources. Each must be stopped in time, and the next program must run as before."""
+"""Programs that exhaust resources. The sandbox must stop each in time, and the next program must run as before."""
 
 from __future__ import annotations
 

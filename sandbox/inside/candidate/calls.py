@@ -1,6 +1,6 @@
 """Runs a Python program in its own process: as a script, or as a server of calls to its functions.
 
-The channel carries inputs in and answers out, never a verdict: comparisons happen in another process.
+The channel carries requests and answers, never a verdict: another process compares the answers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _exit, _fstat, _pread = os._exit, os.fstat, os.pread
 
 
 def run_program(path: str, args: Sequence[str] = (), prelude: bool = False) -> NoReturn:
-    """Run the file at `path` as `python3 path *args` would, in this freshly forked process, and end the process.
+    """Run the file at `path` like `python3 path *args`, in this freshly forked process, and end the process.
 
     Args:
         path: path of the program.
@@ -143,16 +143,16 @@ class Server:
     def __init__(self, namespace: dict[str, Any], provided: dict[str, Any], fd: int = -1) -> None:
         self.fd = fd
         self.open_requests = 0
+        """Number of requests being answered. Functions of the test can be called only while it is above 0."""
         self.arguments: list[tuple[Any, Any, Any]] = []
-        """Containers that a session's call was given: position or name, as they came, and the values."""
-        """Number of requests being answered: functions of the test can be called only while there is one."""
+        """Containers among the arguments of a session's last call: position or name, encoding as received, and value."""
         self.namespace = namespace
         self.provided = provided
         self.objects = ObjectTable(MODULE, self.call_back)
         self.aliases = SharedContainers(self.objects.encode, self.objects.get, -1)
         self.loop: Any = None
         self.calling_back = _thread.RLock()
-        """Held by the thread that calls a function of the test: the channel serves one call at a time."""
+        """Lock held by the thread that calls a function of the test, because the channel serves one call at a time."""
         self.out_seen = 0
 
     def names(self) -> list[str]:
@@ -165,7 +165,7 @@ class Server:
         return names[:10_000]
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """Return descriptions, by name, of the program's first functions, so that looking them up needs no request."""
+        """Return descriptions, by name, of the program's first functions, which the test then need not request."""
         described: dict[str, dict[str, Any]] = {}
         for name, value in self.namespace.items():
             if type(value) is _FUNCTION and type(name) is str and self.owns(name):
@@ -182,12 +182,12 @@ class Server:
         return not (name in self.provided and self.provided[name] is value)
 
     def is_from_elsewhere(self, name: str) -> bool:
-        """Return whether the global `name` is imported or comes from the prelude."""
+        """Return whether the global `name` is imported or comes from the prelude (names available without an import)."""
         value = self.namespace[name]
         return not self.owns(name) or getattr(value, "__module__", MODULE) != MODULE
 
     def find(self, name: str) -> Any:
-        """Return the program's function, class or value called `name`, or that method of a `Solution` object.
+        """Return the program's function, class or value called `name`, or the method `name` of a new `Solution` object.
 
         Raises:
             NameError: the program defines no such name.
@@ -235,7 +235,7 @@ class Server:
             frames.send(fd, {"id": request["id"], "cannot": str(error), "changed": [], "out": ""})
 
     def changed_arguments(self) -> list[list[Any]]:
-        """Encode the arguments that the last call of a session has changed, each with its position or name."""
+        """Return the arguments that a session's last call has changed: pairs of position or name, and encoded value."""
         try:
             return [[place, now] for place, before, value in self.arguments if (now := encode(value)) != before]
         except BaseException:  # the program has put something into one of them that cannot cross
@@ -260,7 +260,7 @@ class Server:
         Args:
             results: a list with the result as its only item.
             request: the request that produced the result.
-            hold: encodes objects as handles; None in a session.
+            hold: encodes an object as a handle (a reference by number); None in a session, where only plain data is sent.
 
         Returns:
             The fields of the answer, and the containers in the result.
@@ -288,7 +288,7 @@ class Server:
     def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], *, awaited: bool = False) -> Any:
         """Call function `number` of the test with `args` and `kwargs`, and return its result.
 
-        The test may send requests meanwhile. If `awaited`, the test awaits the function's result.
+        The test may send requests meanwhile. `awaited` tells the test to await the result of the function.
         """
         with self.calling_back:
             return self._call_back(number, args, kwargs, awaited)
@@ -316,7 +316,7 @@ class Server:
             return values[0]
 
     def states(self, request: dict[str, Any]) -> list[list[Any]]:
-        """Return [number, state] of each object among the arguments of `request`, and of its own object if that may change."""
+        """Return [number, state] of the objects in the arguments of `request`, and of its target if that may change."""
         given = [data["h"] for data in request.get("args", ()) if type(data) is dict and type(data.get("h")) is int]
         if "h" in request and request.get("op") in _CHANGING:
             given.append(request["h"])

@@ -1,4 +1,4 @@
-"""How exceptions cross: their description as plain data, and the exception rebuilt from it on the program's side."""
+"""Exceptions between the processes of test and program: describes them as plain data, and rebuilds them for the program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def describe_exception(error: BaseException, hold: Callable[..., Any] | None = N
 
     Args:
         error: the exception.
-        hold: encodes objects among its arguments and attributes; see `encode`.
+        hold: encodes objects among the exception's arguments and attributes; see `handle` of `encode`.
         depth: position in the chain of causes; causes are included up to `MOST_CAUSES`.
     """
     mro, own = bases(type(error))
@@ -47,7 +47,7 @@ def describe_exception(error: BaseException, hold: Callable[..., Any] | None = N
 
 
 def bases(kind: type) -> tuple[list[str], list[str]]:
-    """Return the names of the built-in classes and of all other classes in the MRO of `kind`, nearest first."""
+    """Return two lists of names of the classes in the MRO of `kind`, nearest first: built-in classes, and all others."""
     bases = [(str(base.__name__)[:200], base) for base in type.__dict__["__mro__"].__get__(kind)[:-1]]
     own = [_qualified(name, base) for name, base in bases if _BUILTIN.get(name) is not base]
     return [name for name, base in bases if _BUILTIN.get(name) is base], own[:50]
@@ -79,8 +79,8 @@ def _qualified(name: str, kind: type) -> str:
 def rebuild_exception(answer: dict[str, Any]) -> Any:
     """Return an exception like the one that a function of the test raised, rebuilt from its description `answer`.
 
-    It has the same class names and message. Its attribute `raised_by_test` holds the number by which the test's process knows
-    the original exception.
+    The returned exception has the same class names and message. Its attribute `raised_by_test` holds the number of the original
+    exception in the test's process.
     """
     names = answer["mro"]
     built_in = next((name for name in names if name in _BUILTIN), "Exception")

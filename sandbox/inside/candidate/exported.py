@@ -1,7 +1,7 @@
 """Objects of the test's classes that the candidate uses by reference: every access is a request to the test's process.
 
-Functions of the test are called back in the same way. The candidate may read
-and set what it could in one process, except names with two leading underscores, which lead to frames and modules.
+Functions of the test are called in the same way. The candidate may read and set the same attributes as if test and candidate
+shared one process, except names with two leading underscores, which give access to frames and modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BASES = ("abc", "builtins", "enum", "typing", "unittest.mock")
 def is_exported(value: Any, module: str) -> bool:
     """Return whether `value` is sent to the candidate by reference instead of as data.
 
-    This is so if its class is a mock or defined in `module`, the test's module, and is not a plain data type.
+    It is sent by reference if its class is a mock or is defined in `module`, the test's module, and is not a plain data type.
     """
     kind = type(value)
     if kind is object:
@@ -45,13 +45,13 @@ class ExportedObject:
         self.value = value
 
     def __call__(self, op: str, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Perform an operation.
+        """Perform the operation `op` on the attribute or special method `name` of the object.
 
         Returns:
-            The result; for a special method, whether it is implemented for these arguments, and the result.
+            The result. For a special method: whether it is implemented for these arguments, and the result.
 
         Raises:
-            AttributeError: the candidate may not use this name.
+            AttributeError: the candidate may not use `name`.
         """
         if op == "special":
             if name not in special(type(self.value)):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _OWN = {name: value for name, value in vars(builtins).items() if isinstance(value, type)}
 TESTS_OWN = "test."
-"""Prefix of the number of a class that the test derived, sent in place of its name."""
+"""Prefix in the name under which a class derived by the test is sent: this prefix and the number of the class."""
 _derived: dict[type, int] = {}
 _MOST_HANDLES = 200_000
 _HARMLESS = {"__hash__", "__format__"}
@@ -77,13 +77,16 @@ class ObjectTable:
         self._module = module
         self._special: dict[type, list[str]] = {_FUNCTION: _SPECIAL_OF_FUNCTIONS}
         self._left = 0
-        """Number of values of object states that may still be sent with this answer."""
+        """How many more values of object states may be sent with this answer."""
         self._inside: set[int] = set()
         self._failed: dict[int, BaseException] = {}
-        """Number of an iterator -> exception that it raised after items that were already taken."""
+        """Number of an iterator -> exception that the iterator raised after it had given items."""
 
     def encode(self, value: Any, to: Encoder, plain: Callable[[Encoder, Any, int], Any] | None, depth: int) -> Any:
-        """Encode `value`, which is not exactly of a plain type: its handle, and its plain value if its class derives from one.
+        """Return the encoding of an object that is not exactly of a plain type.
+
+        The encoding is the object's handle (its number and description). If the object's class derives from a plain type, it
+        also has the plain value. None means that `value` is sent as plain data alone.
 
         Args:
             value: the object.
@@ -109,7 +112,7 @@ class ObjectTable:
         """Return at most `count` next items of iterator `number`, and whether the iterator has ended.
 
         Raises:
-            BaseException: the iterator raised it, and all items before it were taken.
+            BaseException: the iterator raised it. Items before the exception are returned first, by an earlier call.
         """
         failed = self._failed.pop(number, None)
         if failed is not None:
@@ -128,7 +131,7 @@ class ObjectTable:
         return taken, False
 
     def instance(self, value: Any) -> Any:
-        """Encode `value`, an object that the test constructed: as a handle, even if its class derives from a plain type."""
+        """Encode `value`, an object that the test constructed, as a handle, even if its class derives from a plain type."""
         exact = type(value) in PLAIN or value is None or id(value) in self.stub_numbers
         return encode(value, self.encode) if exact else {"h": self.handle(value)}
 
@@ -155,7 +158,7 @@ class ObjectTable:
         return [self.number(value), _names(kind), special, self.state(value)]
 
     def state(self, value: Any) -> Any:
-        """Return the attributes of `value`, encoded; None if it has none, too many, or one that cannot be encoded."""
+        """Return the encoded attributes of `value`; None if it has no attributes, too many, or one that cannot be encoded."""
         if isinstance(value, type) or id(value) in self._inside or len(self._inside) >= _STATE_DEPTH:
             return None
         if type(value) is _FUNCTION and not value.__dict__:
@@ -204,7 +207,7 @@ class ObjectTable:
         return description
 
     def get(self, description: Any, plain: Any = None, *_: Any) -> Any:
-        """Return the object for the handle `description`; for a function or object of the test, its stub."""
+        """Return the object for the handle `description`. For a function or object of the test, the result is a stub."""
         if plain is iter:
             return self._going_on(*description)
         if type(description) is not dict:
@@ -232,7 +235,7 @@ class ObjectTable:
         """Perform the operation `op` on object `number` and return its result.
 
         Args:
-            op: the name of the operation, a key of `_OPERATIONS`, `derive` or `steps`.
+            op: name of the operation: a key of `_OPERATIONS`, or `derive` or `steps`.
             number: the object's number.
             args: positional arguments of the operation.
             kwargs: keyword arguments of the operation.
@@ -245,7 +248,7 @@ class ObjectTable:
         return _OPERATIONS[op](self.held[number], *args, **kwargs)
 
     def derive(self, base: type, name: str, members: dict[str, list[Any]], others: list[type], options: dict[str, Any]) -> int:
-        """Make the program's counterpart of a class that the test derives from class `base` of the program. Returns its number.
+        """Make the program's counterpart of a class that the test derives from the program's class `base`. Return its number.
 
         Args:
             base: the program's class.

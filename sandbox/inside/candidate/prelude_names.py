@@ -48,7 +48,7 @@ def find(name: str) -> Any:
     """Return the module or object that online judges provide under `name` without an import.
 
     Raises:
-        LookupError: judges provide nothing under that name.
+        LookupError: online judges provide nothing under that name.
     """
     try:
         module, attribute = PLACES[name]
@@ -59,7 +59,7 @@ def find(name: str) -> Any:
 
 
 def provide(code: CodeType, namespace: dict[str, Any]) -> dict[str, Any]:
-    """Add to `namespace` the names of the prelude that `code` uses, each with its object. Returns the added items."""
+    """Add to `namespace` the names that `code` uses and that judges provide, each with its object. Return the added items."""
     provided, known = {}, vars(builtins)
     for name in used(code):
         if name in PLACES and name not in known:

@@ -1,10 +1,12 @@
-"""The cell: runs one program at a time, forked from a warm Python. It passes descriptors on and never reads their content.
+"""The cell: an isolated process that runs one program at a time, forked from a warm Python.
+
+It passes descriptors on to the program and never reads their content.
 
 Messages are JSON datagrams with descriptors attached, over one SOCK_SEQPACKET socket:
 supervisor -> cell: {"op": "run", "mode", "argv", "source", "env", "limits", "fds": [part of each descriptor], "collect"},
 {"op": "kill"}, {"op": "halt"} and {"op": "resume"};
 cell -> supervisor: {"ready"}, {"done", "exit", "signal", "cpu_s", "memory_kb", "files", "note"}.
-When the socket closes, the cell ends, and with it everything behind the walls.
+When the socket closes, the cell ends, and with it every process in its isolation.
 """
 
 from __future__ import annotations

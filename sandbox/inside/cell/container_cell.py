@@ -1,8 +1,8 @@
-"""The cell of a container: like `cell`, but over one byte stream, because descriptors cannot be sent into a container.
+"""The process in a container that runs one program at a time (the cell).
 
-The cell is pid 1, so nothing in the container can kill it, and its `kill(-1)` reaches everything. Unlike `cell`, it relays
-payloads, but only through buffers that are overwritten with zeros before the next fork, so that no run can find in its
-memory the data of another.
+It does the same as `cell`, but over one byte stream, because descriptors cannot be sent into a container. It is pid 1, so no
+process in the container can kill it, and its `kill(-1)` reaches every process. Unlike `cell`, it relays inputs and outputs. Its
+buffers are overwritten with zeros before the next fork, so that no run can find the data of another run in its memory.
 """
 
 from __future__ import annotations
@@ -118,11 +118,11 @@ class Cell:
             self.lacks["memory_kills"] = "the container does not see its memory cgroup's counters"
 
     def fork_ahead(self) -> None:
-        """Fork the process of the next run in advance. The buffers must have been wiped before."""
+        """Fork the process of the next run in advance. The relay's buffers must have been wiped before."""
         self._forker.fork_ahead()
 
     def run(self, header: dict[str, Any]) -> None:
-        """Serve one run: read what follows its `header`, run the program, relay its output and send the report."""
+        """Serve one run: read the payload after its `header`, run the program, relay its output and send the report."""
         oom_before = self._oom_kills()
         parts = [(name, self._receive_part(size)) for name, size in header["parts"]]
         outlets = RunOutputs(self._relay, header["channels"], self._forker.kill)
@@ -188,7 +188,7 @@ class Cell:
         return all([folders.empty(place) for place in self._writable]) and self.own_state() == self.state
 
     def own_state(self) -> object:
-        """Return those attributes of this process that a program of the same user could change from outside."""
+        """Return what a program of the same user could change: this process's limits, priorities and cores, and links."""
         limits = [resource.getrlimit(kind) for kind in _RLIMITS]
         links = None if self.walls.landlock_fd is not None else _links(self._packages)  # Landlock protects them
         return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getaffinity(0), links

@@ -1,4 +1,4 @@
-"""Forks the processes of runs, waits for them, and kills what they leave.
+"""Forks the processes of runs, waits for them, and kills the processes that they leave.
 
 A cell uses one of two starters: `Forker`, which forks from the cell itself, or `zygote.Zygote`, which uses another process.
 """
@@ -21,7 +21,7 @@ from verigym.sandbox.inside.walls.privileges import apply_landlock, drop_privile
 
 
 class ForkFailed(OSError):
-    """No process could be forked for a run, so `finish` must not be called."""
+    """Raised if no process could be forked for a run. `finish` must not be called then."""
 
 
 class RunEnd(NamedTuple):
@@ -30,7 +30,7 @@ class RunEnd(NamedTuple):
     status: int
     """Exit status as returned by `wait`."""
     cpu_us: int
-    """CPU time in microseconds of all its processes that were waited for."""
+    """CPU time in microseconds of all processes of the run that were waited for."""
     memory_kb: int
     """Largest resident size of its first process, in KiB."""
     clean: bool = True
@@ -59,7 +59,7 @@ class RunStarter(Protocol):
     walls: Walls
 
     def fork_ahead(self) -> None:
-        """Fork the process of the next run, unless one is already waiting."""
+        """Fork the process of the next run, if no process is waiting for it yet."""
 
     def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
         """Send the waiting process the specification of its run.
@@ -83,7 +83,7 @@ class RunStarter(Protocol):
 
     @property
     def lifeline(self) -> int:
-        """A descriptor that hangs up when no more runs can be started; -1 if this process can start runs while it lives."""
+        """A descriptor that hangs up when no more runs can be started; -1 if that happens only when this process ends."""
 
     def kill(self) -> None:
         """Kill the run."""
@@ -99,12 +99,12 @@ class RunStarter(Protocol):
 
 
 class Forker:
-    """Starts runs as children of this process. It keeps its privileges; each child drops them.
+    """Starts runs as children of this process. This process keeps its privileges, and each child drops them.
 
     Args:
         walls: the isolation of the children.
         become: called in a child with the specification of its run.
-        first: called in a child before anything else.
+        first: called at the start of each child.
     """
 
     def __init__(self, walls: Walls, become: prefork.Become, first: Callable[[], None] | None = None) -> None:
@@ -127,7 +127,7 @@ class Forker:
         apply_landlock(self.walls)
 
     def fork_ahead(self) -> None:
-        """Fork the process of the next run, unless one is already waiting."""
+        """Fork the process of the next run, if no process is waiting for it yet."""
         if self._sock is None:
             self._sock, self.pid = fork(self._become, self._confine)
 
@@ -179,7 +179,7 @@ class Forker:
         return ending
 
     def shut_down(self) -> None:
-        """Kill the run and remove its files, unless both vanish anyway with the namespaces of this process."""
+        """Kill the run and remove its files. Does nothing if the end of this process's namespaces does both."""
         if not self.walls.owns_all:
             reap(self.walls)
             scratch = os.path.dirname(self.walls.run_dir)
@@ -208,7 +208,7 @@ def fork(become: prefork.Become, confine: Callable[[], None] | None = None) -> t
 
 
 def collect_sockets() -> None:
-    """Make the kernel collect sockets that refer to each other in unread messages; it does so when any socket is closed."""
+    """Make the kernel free sockets that refer to each other in unread messages, by closing a socket, which triggers that."""
     for sock in _socket.socketpair():
         sock.close()
 
@@ -243,9 +243,9 @@ def reap(walls: Walls) -> None:
 
 
 def signal_all(walls: Walls, number: int = signal.SIGKILL) -> bool:
-    """Send the signal `number` to every process of the run that `walls` isolates. Returns whether there may be one.
+    """Send the signal `number` to every process of the run that `walls` isolates.
 
-    A process that has ended and is not yet waited for counts.
+    Returns whether the run may still have a process. A process that has ended and is not yet waited for counts.
     """
     if walls.owns_all:
         # Atomic, even against fork bombs: a process with a pending signal cannot fork.

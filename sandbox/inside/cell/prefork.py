@@ -1,7 +1,7 @@
 """A process forked ahead of its run, while the supervisor still handles the previous one.
 
-It has dropped every privilege and waits for a specification: bytes that it passes on, and descriptors.
-It holds no data of other runs: it is forked when the previous one is gone, and payloads pass it as descriptors only.
+The process has dropped every privilege and waits for the specification of its run: bytes that it passes on, and descriptors.
+It holds no data of other runs, because it is forked after the previous run has ended, and inputs reach it only as descriptors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _SIZE = 8
 _CHUNK = 1 << 12
 
 Become = Callable[[bytes, Sequence[int], int], None]
-"""Called with the specification, the run's descriptors and the descriptor for notes; should not return."""
+"""Function that turns the process into the run and should not return.
+
+Its arguments are the specification, the run's descriptors, and the descriptor for the reason of a failed setup.
+"""
 
 
 def send_spec(sock: _socket.socket, spec: bytes, fds: Sequence[int], note_fd: int) -> None:

@@ -1,7 +1,8 @@
-"""Frames over one byte stream, with buffers that can be wiped and credit-based flow control.
+"""Frames over one byte stream to the supervisor, with buffers that can be wiped and credit-based flow control.
 
-A frame is type (1 byte), length (4 bytes), body. Neither side ever blocks on a program: bytes towards the supervisor,
-and on each channel towards the program, are limited by credit that the receiver returns. So a kill always gets through.
+A frame is type (1 byte), length (4 bytes), body. Neither side ever blocks on a program: a sender may send only as many bytes as
+it has credit for, and the receiver returns credit when it has read them. This holds for data to the supervisor, and for each
+channel to the program. So a KILL frame always arrives.
 
 Supervisor -> cell: RUN (bytes of the header), PAYLOAD (the header in JSON, then the parts), CHANNEL (index, data),
 SHUT (index), CREDITED (bytes), KILL. Cell -> supervisor: READY (JSON), STDOUT, STDERR, CHANNEL, SHUT,
@@ -60,7 +61,7 @@ class Relay:
         return kind, body
 
     def receive_payload(self, size: int) -> bytes:
-        """Return the next `size` bytes of payload. Use it for headers only, since it makes a copy that cannot be wiped."""
+        """Return the next `size` bytes of payload. Use this method for headers only: its copy of the bytes cannot be wiped."""
         data = bytearray()
         while len(data) < size:
             kind, body = self.receive()
@@ -78,7 +79,7 @@ class Relay:
     def send(self, kind: int, length: int, *, hold: bool = False) -> None:
         """Send a frame of `kind` with the first `length` bytes of `body`.
 
-        With `hold`, the frame waits to be sent together with the next one, since every write wakes the daemon.
+        With `hold`, the frame is sent together with the next frame, since every write wakes the container daemon.
         """
         HEADER.pack_into(self._out, self._held, kind, length)
         self._held += HEADER.size + length

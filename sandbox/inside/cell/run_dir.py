@@ -1,6 +1,6 @@
-"""The files of one run: created before it starts, collected and removed after it has ended.
+"""The files of one run: created before the run starts, collected and removed after it has ended.
 
-The cell copies contents from descriptor to descriptor and never reads them.
+The process that serves runs copies file contents from descriptor to descriptor and never reads them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _AT_ONCE = 1 << 30
 class RunDir:
     """The directory for the files of successive runs.
 
-    A tmpfs whose root directory runs cannot write to stays mounted from run to run as long as it looks unused. Unmounting
-    waits until every core has entered the kernel, which takes milliseconds on busy machines.
+    If runs cannot write to the root directory of its tmpfs, the tmpfs stays mounted for the next run, as long as it looks
+    unused. This saves time: unmounting waits until every core has entered the kernel, some milliseconds on busy machines.
     """
 
     def __init__(self, walls: Walls) -> None:

@@ -1,6 +1,6 @@
 """One run inside the cell: sends a waiting process its specification, and turns that process into the program.
 
-The cell never reads what it runs: programs, inputs and channels arrive as descriptors and are passed on.
+The cell never reads programs or their inputs: programs, inputs and channels arrive as descriptors and are passed on.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def start(starter: RunStarter, place: run_dir.RunDir, header: Mapping[str, Any],
 
     Args:
         starter: forks the process of the run.
-        place: the directory for the run's files.
-        header: the description of the run; `header["fds"]` gives the role of each descriptor.
-        fds: the descriptors.
+        place: the directory in which the run's files are created.
+        header: the description of the run; `header["fds"]` gives the role of each descriptor in `fds`.
+        fds: descriptors of the run's files, streams and channels.
         note_fd: descriptor to which the reason of a failed setup is written.
 
     Returns:
-        Whether there is a process to wait for.
+        Whether a process was started, for which the caller must wait.
     """
     walls, limits = starter.walls, header["limits"]
     files, streams, channels = {}, {}, []
@@ -156,13 +156,13 @@ def _module(name: str) -> Any:
 
 
 def prepare_for_runs(walls: Walls, path: Sequence[str], *, warm: bool = True) -> None:
-    """Set up what all runs share: environment variables, and modules that most programs import.
+    """Set up the environment variables that all runs share, and preload modules that most programs import.
 
-    The objects that exist afterwards are frozen for the garbage collector.
+    The objects that exist afterwards are frozen, so that the garbage collector ignores them.
 
     Args:
         walls: the isolation of runs.
-        path: folders with installed packages.
+        path: folders from which runs import installed packages.
         warm: whether to preload modules; False for a process that serves a single run.
     """
     import gc

@@ -31,7 +31,7 @@ class RunOutputs:
         self._channels: dict[int, Channel] = {}
         self.names: list[str] = []
         self.fds: list[int] = []
-        """The run's ends, in the order of `names`; the caller closes them."""
+        """Descriptors of the run's ends of pipes and sockets, in the order of `names`; the caller closes them."""
         for name, kind in (("stdout", STDOUT), ("stderr", STDERR)):
             read_end, write_end = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(read_end, False)

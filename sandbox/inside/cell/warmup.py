@@ -1,7 +1,7 @@
-"""Runs a program, calls and a test a few times before the first fork.
+"""Runs a program, calls and a test a few times before the first fork, so that forked processes copy fewer memory pages.
 
-The interpreter specializes code and fills caches on its first executions. In a fork each page that is written to must be
-copied; after the warm-up those pages stay shared.
+The interpreter specializes code and fills caches on its first executions. In a forked process each page that is written to must
+be copied. After the warm-up those pages are no longer written to, and stay shared.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The zygote: pid 1 of a cell's namespaces, which forks the process of each run, waits for it and kills what is left.
+"""The zygote: pid 1 of its namespaces, which forks the process of each run, waits for it and kills what it leaves.
 
-It builds the walls, imports what most programs import and then drops every privilege, so that its forks need not: the
-system call filter is compiled once, and a fork writes to few shared pages. As pid 1 it can be neither
-killed nor stopped by runs, which have its uid; they cannot access its memory, and the filter protects its limits and
-priorities. The cell itself stays outside the pid namespace and keeps its privileges: it mounts, moves files in and out and
-talks to the supervisor.
+It builds the isolation, imports the modules that most programs import and then drops every privilege. So its forks need not do
+this: the system call filter is compiled once, and a fork writes to few shared pages. Runs have the zygote's uid, but cannot
+kill or stop it, because it is pid 1. They cannot access its memory, and the filter protects its limits and priorities. The
+cell, the process that starts the zygote, stays outside the pid namespace and keeps its privileges: it mounts, moves files in
+and out and talks to the supervisor.
 
 Zygote -> cell, as datagrams: JSON with `{"error"}` or its `Walls`; then for each run, a byte with two descriptors (the socket
-to the waiting process and its pidfd), and a packed `RunEnd`. Cell -> zygote: signals for the run of a number, counted from 1.
+to the waiting process and its pidfd), and a packed `RunEnd`. Cell -> zygote: a signal and the number of the run that it is for,
+counted from 1.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Zygote:
     """Starts runs through a zygote: a separate, isolated process that forks one process per run. See `forker.RunStarter`.
 
     Args:
-        config: as for `walls.build.build_walls`, of level 3.
+        config: configuration of the isolation, as for `walls.build.build_walls`, with level 3.
 
     Raises:
         OSError: namespaces are not available.

@@ -1,21 +1,23 @@
 """The test's side: runs trusted test code against a candidate in another process, and sends the verdict to the supervisor.
 
-The test asks, the candidate answers; `verigym.sandbox.inside.candidate` has the messages. What matters here:
+The candidate is the untrusted program. The test sends requests and the candidate answers;
+`verigym.sandbox.inside.candidate` describes the messages. The rules:
 
-- Names that the test does not define resolve to proxies. Using one sends a request and waits for the answer.
+- Names that the test does not define resolve to proxies. Using a proxy sends a request and waits for the answer.
 - Answers are untrusted. Plain data arrives by value, as exact built-in types, and is compared here. Exceptions arrive as names
-  and are raised as local classes. Other objects arrive as handles, whose special methods send requests.
-- No object decides whether it equals a value of the test: `remote_info` has the rules.
-- Functions and objects of the test that are passed to the candidate stay here; it calls them back by number.
-- A candidate that dies or breaks the protocol is lost, whatever the test does about the exception.
-- A test that needs what cannot cross is refused as the test's fault, unless the candidate's answers led it there.
+  and are raised as local classes. Other objects arrive as handles (references by number); their proxies send requests.
+- No object of the candidate decides whether it equals a value of the test: `remote_info` has the rules.
+- Functions and objects of the test that are passed to the candidate stay here. The candidate calls them back by number.
+- A candidate that dies or breaks the protocol has lost, even if the test catches the exception.
+- If a test needs an object that cannot be sent to another process, it is refused, and the test is at fault. If the candidate's
+  answers led the test to this need, the candidate is at fault.
 
-harness          receives a test, runs it, decides the stage that failed, sends the verdict
-runners          the forms: assertions, unittest, pytest, checker
-namespace        the module in which the test runs; candidate_names, usage: which names are the candidate's, by the text alone
-peer             the channel: requests, callbacks, lost candidates; proxies: turns answers into local objects and back
+harness          receives a test, runs it, decides which stage failed, sends the verdict
+runners          runs the forms of tests: assertions, unittest, pytest, checker
+namespace        the module in which the test runs; candidate_names, usage: find the candidate's names in the test's text
+peer             the channel: requests, callbacks, lost candidates; proxies: converts answers to local objects and back
 remotes          functions, classes and the module of the candidate; handles: its objects; iterators: its iterators
 derived          classes that the test derives from the candidate's
-remote_info      what is known of an object, and what it may be asked; snapshots: states compared as plain data
+remote_info      what is known of an object, and which requests it may get; snapshots: states compared as plain data
 in_process       candidate and test in one process (`trust=shared`)
 """

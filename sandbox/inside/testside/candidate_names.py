@@ -1,8 +1,9 @@
-"""Which names of a test are the candidate's, decided by the test's text alone so that no candidate can influence it.
+"""Decides which names in a test belong to the candidate, from the test's text alone, so that no candidate can influence it.
 
-A test may name its functions plainly (`assert f(3) == 6`), import them (`from solution import f`), or be given one
-(`entry_point`). It may also use built-in names and names of the prelude (`isclose(f(2), 4)`), which then are never the
-candidate's, unless the test uses no other names: `assert gcd(12, 8) == 4`.
+The candidate is the program under test. A test may use the candidate's functions by name (`assert f(3) == 6`), import them
+(`from solution import f`), or get one as `entry_point`. A test may also use built-in names and names of the prelude (available
+without an import), as in `isclose(f(2), 4)`. Such names belong to the candidate only if the test uses no others, as in
+`assert gcd(12, 8) == 4`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class Text:
         self.used: set[str] = set()
         """Names that it uses."""
         self.bound: set[str] = set()
-        """Names that it binds, without those of a star import from the candidate."""
+        """Names that the code binds, without the names of a star import from the candidate."""
         self.imports = False
-        """Whether it imports the candidate or names of it; a star import does not count, as it does not say what is tested."""
+        """Whether the code imports the candidate or names from it. A star import does not count, as it names nothing."""
         if not code:
             return
         tables = [symtable.symtable(code, "<text>", "exec")]  # the compiler's own, far cheaper than a syntax tree
@@ -54,9 +55,9 @@ class Text:
                     self.imports |= node.module == module and alias.name != "*"
 
     def of_other_things(self, free: set[str]) -> set[str]:
-        """Return the prelude names that are used for something other than the prelude's object, such as `Counter.instance()`.
+        """Return the prelude names that the code uses with an attribute that the prelude's object lacks: `Counter.instance()`.
 
-        These names must be the candidate's: with the prelude's object the test would fail for every candidate.
+        These names must belong to the candidate, since with the prelude's object the test would fail for every candidate.
 
         Args:
             free: the names that test and setup use without binding them.
@@ -91,8 +92,8 @@ def of(entry: str | None, test: Text, setup: Text) -> frozenset[str]:
 
     Args:
         entry: the entry point; None if there is none.
-        test: the names in the test.
-        setup: the names in its setup.
+        test: the names in the test's code.
+        setup: the names in the code of the test's setup.
     """
     names = {entry} if entry else set()
     free = (test.used | setup.used) - test.bound - setup.bound

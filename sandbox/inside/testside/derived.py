@@ -1,7 +1,8 @@
-"""Classes that the test derives from the candidate's. Their methods run in the test's process, inherited ones in the program's.
+"""Classes that the test derives from classes of the candidate, which is the program under test.
 
-The program makes a counterpart of the same name whose methods call back the test's functions. An instance is an object of
-the program, known to the test by number, with all its attributes there.
+Methods that the test defines run in the test's process, and inherited methods in the program's. The program makes a counterpart
+class of the same name, with methods that call back the test's functions. An instance is an object of the program, which stores
+all its attributes. The test refers to it by number.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ class DerivedMeta(abc.ABCMeta):
     def number(cls, options: dict[str, Any] | None = None) -> int:
         """Return the number of this class's counterpart in the program.
 
-        The counterpart is made on first use, since decorators may change the class until then.
+        The counterpart is made on first use and not earlier, since decorators may still change the class.
 
         Args:
-            options: keyword arguments of the class statement.
+            options: keyword arguments of the class statement, used when the counterpart is made.
         """
         if "_number" not in cls.__dict__:
             base, *others = (vars(kind)["_base"] for kind in cls.__mro__ if "_base" in vars(kind))

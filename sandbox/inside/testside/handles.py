@@ -1,4 +1,7 @@
-"""Handles: proxies of the candidate's objects, with the special methods of their classes. `remote_info` has the rules."""
+"""Handles: the test's proxies for objects of the candidate, with the special methods of the objects' classes.
+
+`remote_info` has the rules for the requests that these methods send.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ def make(info: RemoteInfo, plain: Any) -> Any:
     """Return the proxy of an object of the candidate.
 
     Args:
-        info: what is known of the object.
-        plain: the object's plain value. If it is not None, the proxy is an instance of its type that also has the object's
-            attributes.
+        info: the test's record of the object: number, class names, special methods and state.
+        plain: the object's plain value, or None. If there is a plain value, the proxy is an instance of its type that also has
+            the object's attributes.
     """
     if plain is not None and type(plain) not in _UPON:
         return plain

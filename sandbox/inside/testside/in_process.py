@@ -1,4 +1,7 @@
-"""Test and candidate in one process, for tests whose values cannot cross. Opt-in: a hostile program can forge verdicts."""
+"""Runs test and candidate in one process, for tests with values that cannot be sent to another process.
+
+It must be chosen explicitly, because a hostile candidate can then forge verdicts.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class InProcessCandidate:
         return self.made
 
     def names(self) -> frozenset[str]:
-        """Return the names that the candidate defines. Loads the candidate first; its exceptions propagate."""
+        """Return the names that the candidate defines. The first call loads the candidate; its exceptions propagate."""
         if not self.loaded:
             self.loaded = True
             sys.modules[self.name] = self.made
@@ -46,7 +49,7 @@ class InProcessCandidate:
         return frozenset(self.made.__dict__) | frozenset(dir(solution) if solution is not None else ())
 
     def find(self, name: str) -> Any:
-        """Return the object that the candidate defines under `name`, or the method of that name of a `Solution` object.
+        """Return the object that the candidate defines under `name`, or the method `name` of a new `Solution` object.
 
         Raises:
             LookupError: the candidate defines no such name.

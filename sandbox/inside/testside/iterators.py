@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RemoteIterator:
-    """The test's iterator over a candidate's object that the test constructed. It requests each item from the candidate."""
+    """The test's iterator over a candidate's object that the test constructed. Requests each item from the candidate."""
 
     def __init__(self, info: RemoteInfo) -> None:
         self._info = info

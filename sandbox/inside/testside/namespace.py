@@ -1,4 +1,7 @@
-"""The module in which test code runs: its own names, the setup's, built-in and prelude names, and last the candidate's."""
+"""The module in which test code runs.
+
+A name in it is looked up in this order: names of the test and its setup, built-in and prelude names, names of the candidate.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class BuiltinsAndCandidate(dict[str, "Any"]):
 
 
 class TestNamespace:
-    """The module in which the setup and the test run, and the resolution of the names that they do not define."""
+    """The module in which the setup and the test run. It also resolves the names that these do not define."""
 
     def __init__(self, job: dict[str, Any], source: Proxies | InProcessCandidate | None) -> None:
         self.job = job
@@ -60,7 +63,7 @@ class TestNamespace:
         test, setup = candidate_names.Text(job["code"], module), candidate_names.Text(job.get("setup") or "", module)
         self.bound = test.bound | setup.bound
         self.missed = False
-        """Whether a name was looked up that only the candidate may define, and that it does not define."""
+        """Whether the test looked up a name that only the candidate may define, and that the candidate does not define."""
         self.texts = {TEST: job["code"], SETUP: job.get("setup") or ""}
         """File name -> text, of the test and of its setup."""
         self.under_test: frozenset[str] = frozenset()
@@ -100,7 +103,7 @@ class TestNamespace:
         """Return whether the test makes the current request regardless of the candidate's earlier answers.
 
         Args:
-            has_values: whether the request has values, which must then be the test's own as well.
+            has_values: whether the request carries values. If so, the values must not depend on those answers either.
         """
         return self.is_always_reached() and (not has_values or self._passes_own())
 
@@ -118,7 +121,7 @@ class TestNamespace:
         return False
 
     def remember(self) -> None:
-        """Register the source lines of setup and test with `linecache` for tracebacks. Called only when they are needed."""
+        """Register the source lines of setup and test with `linecache` for tracebacks. Called only if they are needed."""
         import linecache
 
         for place, text in ((TEST, self.job["code"]), (SETUP, self.job.get("setup") or "")):
@@ -126,7 +129,7 @@ class TestNamespace:
 
     @property
     def source(self) -> Proxies | InProcessCandidate:
-        """The source of the candidate's names: proxies, or a module of this process."""
+        """Object that finds the candidate's names: `Proxies`, or `InProcessCandidate` if it is loaded into this process."""
         assert self._source is not None
         return self._source
 
@@ -137,10 +140,10 @@ class TestNamespace:
             exec(compile(setup, SETUP, "exec", dont_inherit=True), self.namespace)  # noqa: S102
 
     def find(self, name: str) -> Any:
-        """Return the object for `name`, which neither the test nor its setup defines: from the prelude or the candidate.
+        """Return the object of the prelude or the candidate for `name`, a name that test and setup do not define.
 
         Raises:
-            KeyError: there is none.
+            KeyError: prelude and candidate have no such name.
         """
         if name[:2] == "__":
             raise KeyError(name)
@@ -158,7 +161,7 @@ class TestNamespace:
         return self._source.find(name)
 
     def public(self) -> list[str]:
-        """Return the names that `from solution import *` imports, without names that the test defines or that are built-in."""
+        """Return the names that `from solution import *` imports, without built-in names and names that the test defines."""
         hidden = self.bound | vars(builtins).keys() | prelude_names.PLACES.keys()
         return sorted(
             name for name in self.source.names() if name[:1] != "_" and (name not in hidden or name in self.under_test)
@@ -166,7 +169,7 @@ class TestNamespace:
 
 
 def locate_error(error: BaseException, world: TestNamespace) -> str:
-    """Return one line of text that describes `error` and the line of the test or setup where it was raised."""
+    """Return one line of text that describes `error` and the line of the test or setup (run in `world`) where it was raised."""
     import linecache
 
     world.remember()

@@ -1,7 +1,7 @@
-"""The test side's end of the channel to the candidate's process. Everything that arrives is untrusted and never executed.
+"""The test's end of the channel to the candidate's process. Data that arrives is untrusted and never executed.
 
-An answer is plain data, the names of an exception, or the handle of an object. A candidate that dies or breaks the
-protocol is recorded as lost, whatever the test code does about the exception.
+An answer is plain data, the names of an exception, or the handle (the number and description) of an object. A candidate that
+dies or breaks the protocol is recorded as lost, even if the test code catches the exception.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ class Peer:
             lambda *args: None if self.wrap is None else self.wrap(*args),
         )
         self.is_the_tests: Callable[[bool], bool] = lambda has_values: True
-        """Whether the present request, with its values if any, is made regardless of earlier answers."""
+        """Returns whether the test makes this request regardless of earlier answers. The argument: if it has values."""
         self.missed_a_name = False
         """Whether the test looked up a name that the candidate does not define, which may have changed the test's course."""
         self._calling_back = 0
         self.ignores_states = False
-        """Whether the data being decoded only accompanies an answer: states of known objects in it are ignored."""
+        """True while data is decoded that only accompanies an answer. States of known objects in such data are ignored."""
         self.note: Callable[[Any, set[int]], None] | None = None
-        """Called with the states of objects that took part in a request, and the numbers of these objects."""
+        """Callback that receives the states of the objects that took part in a request, and the numbers of these objects."""
         self._names: frozenset[str] | None = None
         self.functions: dict[str, Any] = {}
-        """Descriptions of functions that the candidate sent when it was loaded."""
+        """Function name -> description that the candidate sent when it was loaded."""
         self.requests_sent = 0
         """Number of requests sent."""
         self.callbacks: list[Any] = []
@@ -101,13 +101,16 @@ class Peer:
     def ask(
         self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None, *, is_tests_doing: bool = True
     ) -> dict[str, Any]:
-        """Send one request and return its answer. Applies changes to arguments, and prints the text that the candidate printed.
+        """Send one request and return its answer.
+
+        Applies the candidate's changes to mutable arguments, and prints the text that the candidate printed.
 
         Args:
-            body: the request.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
-            is_tests_doing: whether the test makes this request for every candidate.
+            body: the request without its arguments.
+            args: positional arguments of the request.
+            kwargs: keyword arguments of the request.
+            is_tests_doing: whether the test makes this request for every candidate, so that an argument that cannot be sent is
+                the test's fault.
 
         Raises:
             TypeError: an argument cannot be sent, and the test is not at fault.
@@ -187,7 +190,7 @@ class Peer:
 
         Raises:
             RemoteError: the candidate raised an exception.
-            TestStopped: there is no value.
+            TestStopped: the candidate is lost or sent an answer without a value.
         """
         reply = self.ask(body, args, kwargs)
         if "value" in reply:
@@ -220,7 +223,7 @@ class Peer:
             has_values: whether the test sends values with the current request.
 
         Raises:
-            TestStopped: the test needs it regardless of the candidate's answers.
+            TestStopped: the test makes the current request regardless of the candidate's answers, so the test is at fault.
             TypeError: the candidate's answers may have led the test to this request, so it counts as the candidate's failure.
         """
         # A callback runs because the candidate called it.

@@ -1,4 +1,4 @@
-"""Turns the candidate's answers into local objects (proxies), and the test's values into what can be sent."""
+"""Converts the candidate's answers to local objects (proxies), and the test's values to a form that can be sent."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Proxies:
         self._job = job
         peer.wrap, peer.unwrap, peer.note = self.wrap, self.unwrap, self.note
         self.handles: dict[int, Handle] = {}
-        """Objects that functions returned, by number; `made_by_test` has those that the test made, `members` enum members."""
+        """Objects that functions returned, by number. `made_by_test` has those that the test made, `members` enum members."""
         self.made_by_test: dict[int, Handle] = {}
         self.members: dict[int, Any] = {}
         self.ambiguous: set[int] = set()
@@ -111,7 +111,7 @@ class Proxies:
         self.of_the_test = "__main__"
         """Name of the module that defines the test's classes."""
         self._exported_numbers: dict[int, int] = {}
-        """Number of each exported object of the test, by identity; its `ExportedObject` keeps it alive."""
+        """Identity of an exported object of the test -> its number. Its `ExportedObject` keeps the object alive."""
 
     @functools.cached_property
     def usage(self) -> Usage:
@@ -123,14 +123,14 @@ class Proxies:
         return self.peer.names()
 
     def module(self, name: str, public: Callable[[], list[str]]) -> RemoteModule:
-        """Return the module `name` that the test's `import solution` imports. `public` returns its public names."""
+        """Return the module `name` that the test's `import solution` imports. `public` returns the module's public names."""
         return RemoteModule(name, self, public)
 
     def wrap(self, body: Any, plain: Any, by: Decoder, depth: int) -> Any:
-        """Return the local object for a handle that the candidate sent: a proxy, or the test's own object that came back.
+        """Return the local object for a handle that the candidate sent: a proxy, or the test's own object for it.
 
         Args:
-            body: the handle.
+            body: the handle: number, class names, special methods and state of the object.
             plain: the object's plain value, if its class derives from a built-in type; `iter` or `next` for an iterator.
             by: the decoder in use.
             depth: nesting depth of the handle.
@@ -181,10 +181,10 @@ class Proxies:
     def made(self, info: RemoteInfo, given: Given) -> Handle:
         """Return the proxy of an object that the test constructed.
 
-        If a function of the candidate returns the same object, that object gets another proxy.
+        If a function of the candidate later returns the same object, that result gets another proxy.
 
         Args:
-            info: what is known of the object.
+            info: the test's record of the object: number, class names, special methods and state.
             given: the class and the arguments with which the test constructed it.
         """
         known = self.made_by_test.get(info.number)
@@ -199,7 +199,7 @@ class Proxies:
         return info_of(value) is None and id(value) not in self.numbers
 
     def unwrap(self, value: Any, to: Encoder, plain: Any, depth: int) -> Any:
-        """Encode `value`, which is not plain data, as a candidate object's handle or a test object's callback number.
+        """Encode `value`, which is not plain data: a candidate's object as its handle, a test's object as its callback number.
 
         Args:
             value: the object to encode.
@@ -257,12 +257,14 @@ class Proxies:
     def value(
         self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None, *, is_tests_doing: bool = True
     ) -> Any:
-        """Send the request `body` and return its value, a coroutine if the result is async. Raises the candidate's exception.
+        """Send the request `body` and return the value in the answer, or raise the candidate's exception.
+
+        If the result is async, the value is a coroutine.
 
         Args:
-            body: the request.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
+            body: the request without its arguments.
+            args: positional arguments of the request.
+            kwargs: keyword arguments of the request.
             is_tests_doing: whether the test makes this request for every candidate.
         """
         return self.answer(self.peer.ask(body, args, kwargs, is_tests_doing=is_tests_doing))
@@ -274,8 +276,8 @@ class Proxies:
     def equal(self, one: RemoteInfo, other: RemoteInfo) -> bool:
         """Return whether the objects that `one` and `other` describe are equal.
 
-        An object that the test has only constructed is compared by its constructor arguments. For other objects the candidate
-        is asked.
+        If the test has only constructed both, the candidate compares them. Otherwise their recorded states must agree before
+        the candidate is asked; the state of an object that the test has only constructed is its constructor arguments.
         """
         if one.number in self.members or other.number in self.members:
             return one is other
@@ -292,7 +294,7 @@ class Proxies:
         return bool(one.ask("order", "eq", other))
 
     def note(self, states: Any, of: set[int]) -> None:
-        """Record the states that the candidate reports for objects, before the test reveals which values it expects.
+        """Record the states that the candidate reports for objects, before the test reveals the values that it expects.
 
         Args:
             states: pairs of number and encoded state, as received.
@@ -344,7 +346,7 @@ class Proxies:
         return self.known[name]
 
     def described(self, name: str, reply: dict[str, Any]) -> Any:
-        """Return the class called `name` that `reply`, the answer to an attribute lookup, describes."""
+        """Return the local class called `name`, made from its description in `reply`, the answer to an attribute lookup."""
         meta = reply.get("meta")
         if type(meta) is dict and meta.get("kind") in ("exception", "class"):
             return self._make(name, meta)
@@ -380,8 +382,8 @@ class Proxies:
         """Return the local class for an exception of the candidate: a built-in class, or a subclass with the candidate's name.
 
         Args:
-            own: names of the exception's classes that are not built-in, nearest first.
-            mro: names of its built-in classes, nearest first.
+            own: names of the classes in the exception's MRO that are not built-in, nearest first.
+            mro: names of the built-in classes in the exception's MRO, nearest first.
         """
         made: type[BaseException] = CandidateError
         if "Exception" in mro:
@@ -404,7 +406,7 @@ class Proxies:
         """Return the local exception for the candidate's exception that `error` describes, with its causes.
 
         Args:
-            error: the description.
+            error: description of the exception, as the candidate sent it.
             depth: position in the chain of causes; causes are included up to `MOST_CAUSES`.
         """
         made = self._exception(error)

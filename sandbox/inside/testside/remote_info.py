@@ -1,13 +1,15 @@
-"""What the test knows of a candidate's object (number, special methods, state on arrival), and what it may ask of it.
+"""What the test knows of an object of the candidate, and which requests the test may send to the object.
 
-The same rules apply to every caller, so that no library that the test uses can be made to reveal more:
+The test knows the object's number, special methods and state on arrival. The rules for requests apply to every caller, so that
+no library that the test uses can reveal more to the candidate:
 
 - A proxy has exactly the special methods of the object's class.
-- If a plain value could stand in its place, an object that a function returned receives values of the test only if the result
-  is no plain value: `startswith('Hello')` would learn what is expected, and answer yes.
-- No object decides whether it equals a value of the test. Two objects that the test merely constructed are asked. Otherwise
-  states are compared, each as recorded before the test could reveal what it expects; the state of an object that the test
-  merely constructed is its constructor arguments.
+- Suppose a function returned an object where the test could also expect a plain value. An operation on this object that passes
+  values of the test is allowed only if its result is not a plain value. Otherwise `startswith('Hello')` would tell the object
+  the expected value, and the object would simply answer True.
+- No object decides whether it equals a value of the test. The candidate compares two objects only if the test has merely
+  constructed both, or if their states agree. States are recorded before the test could reveal the values that it expects. The
+  state of an object that the test has merely constructed is its constructor arguments.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Remote:
 
 
 class RemoteInfo:
-    """What the test's process knows of one object of the candidate."""
+    """The test's record of one object of the candidate, and the operations that the test may perform on the object."""
 
     __slots__ = (
         "cancels",
@@ -70,24 +72,27 @@ class RemoteInfo:
         self.proxies = proxies
         self.number = number
         self.names = names
-        """Names of its class and base classes, Python's own with module: `["Stack", "builtins.list"]`."""
+        """Names of the object's class and base classes, Python's own with their module: `["Stack", "builtins.list"]`."""
         self.special = special
         self.state = state
         """Its attributes on arrival, encoded; None if unknown."""
         self.given: Given | None = None
-        """Class and arguments with which the test made it; the arguments are None if a method made it."""
+        """Class and arguments with which the test made the object. The arguments are None if a method made the object."""
         self.is_open = False
-        """Whether the test uses it as an object, and may pass it values."""
+        """Whether the test uses this as an object of the program, to which it may pass values."""
         self.is_named = False
         """Whether the test refers to it by name, like a function."""
         self.is_derived = False
-        """Whether its class is derived by the test from one of the program."""
+        """Whether the object's class is one that the test derives from a class of the program."""
         self.cancels = False
-        """Whether it is the result of an operator that can cancel the expected value, as in `f(3) - 6`: it must not be read."""
+        """Whether the object is the result of an operator that can cancel the expected value, as in `f(3) - 6`.
+
+        Such an object must not be read, because it could pose as the result that the test expects.
+        """
         self.follows_class = False
-        """Whether it comes from an object that the test made by a CapWords name."""
+        """Whether an operation on an object that the test made by a CapWords name returned this object."""
         self.is_tainted = False
-        """Whether it was computed from a value of the test that an arbitrary object should not have received."""
+        """Whether the object was computed from a value of the test that an arbitrary object should not receive."""
         self.touched = False
         """Whether the test has performed an operation on it."""
         self.passed = False
@@ -104,7 +109,7 @@ class RemoteInfo:
         """Perform the operation `op` on the object and return its result.
 
         Raises:
-            TypeError: the result could only confirm the expected value.
+            TypeError: the object is the result of an operator that can cancel the expected value (`cancels`).
         """
         if self.cancels:
             raise self.refusal(op)
@@ -112,7 +117,7 @@ class RemoteInfo:
         return self.proxies.value(body | _AS_OBJECT.get(op, {}), args, kwargs, is_tests_doing=self.is_open)
 
     def attribute(self, name: str) -> Any:
-        """Return the object's own attribute `name`, for a name that the proxy class defines too."""
+        """Return the attribute `name` of the candidate's object, for a name that the proxy class defines too."""
         reply = self.proxies.peer.ask({"op": "attr", "h": self.number}, (name,))
         if "cannot" in reply:
             return lambda *args, **kwargs: self.tell("method", name, *args, **kwargs)
@@ -121,7 +126,7 @@ class RemoteInfo:
     def tell(self, op: str, /, *args: Any, **kwargs: Any) -> Any:
         """Perform the operation `op`, whose arguments may be values of the test, and return the result if it can be trusted.
 
-        A result cannot be trusted if the object may merely confirm the values that the test gave it.
+        A result cannot be trusted if the object may simply confirm the values that the test passed.
 
         Raises:
             TypeError: the object came from a function and could merely confirm the test's values.
@@ -133,10 +138,10 @@ class RemoteInfo:
         """Return `result`, the result of an operation on this object, if it can be trusted.
 
         Args:
-            result: the result.
-            op: the operation.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
+            result: the value that the operation returned.
+            op: name of the operation.
+            args: positional arguments of the operation.
+            kwargs: keyword arguments of the operation.
 
         Raises:
             TypeError: the object may merely have confirmed a value that the test gave it.
@@ -156,7 +161,7 @@ class RemoteInfo:
         return result
 
     def record_origin(self, result: Any) -> None:
-        """Record on `result`, if it is an object of the candidate, that an operation on this object returned it."""
+        """Record that an operation on this object returned `result`, if `result` is an object of the candidate."""
         info = info_of(result)
         if info is not None and info.given is None:
             info.follows_class = info.follows_class or self.is_of_a_class()
@@ -168,9 +173,9 @@ class RemoteInfo:
         return result is None or (self.is_of_a_class() and type(result) is not bool)
 
     def is_of_a_class(self) -> bool:
-        """Return whether the test constructed the object by a CapWords name, which is taken for a class.
+        """Return whether the object comes from a CapWords name that the test called, which is taken for a class.
 
-        Results of such an object are trusted, except booleans.
+        Operations on such an object give trusted results, except booleans.
         """
         return self.follows_class or (self.given is not None and looks_like_a_class(written(self.given[0])))
 
@@ -187,13 +192,13 @@ class RemoteInfo:
         return plain_name(self.names[0])
 
     def refusal(self, what: str) -> TypeError:
-        """Return the error for the operation `what`, which an object returned by a function may not perform."""
+        """Return the error for the operation `what`, which is not allowed on an object that a function returned."""
         return TypeError(f"{what} for a {self.name!r} object that a function returned; such a test needs trust=shared")
 
     def read(self) -> Any:
         """Return the object's content, a list or a dict.
 
-        It is requested once, so that length, iteration and items are consistent, as with plain data.
+        The content is requested only once, so that length, iteration and items are consistent, as with plain data.
         """
         if self.content is None:
             content = self.ask("content")
@@ -205,7 +210,7 @@ class RemoteInfo:
         return self.content
 
     def copied(self, op: str) -> Any:
-        """Return a copy of the object that the program made by the operation `op`."""
+        """Have the program copy the object by the operation `op`, and return the copy."""
         copy = self.ask(op)
         if isinstance(copy, Remote) and self.given is not None:
             info = copy._remote_info()
@@ -216,9 +221,9 @@ class RemoteInfo:
         """Return `computed`, a value computed from the object's content, if the object itself gives the same result.
 
         Args:
-            computed: the value.
-            op: the operation that the object performs for comparison.
-            args: its arguments.
+            computed: the value computed on the test's side.
+            op: the operation with which the object computes the same.
+            args: arguments of the operation.
 
         Raises:
             TypeError: the object gives another result.
@@ -230,7 +235,7 @@ class RemoteInfo:
 
 
 def written(kind: Any) -> str:
-    """Return the name by which the test refers to the class `kind`."""
+    """Return the name of the class `kind` as written in the test."""
     return getattr(kind, "_written", None) or str(kind.__name__)
 
 

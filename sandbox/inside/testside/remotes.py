@@ -37,7 +37,7 @@ class RemoteFunction:
         return types.FunctionType
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it. A coroutine function sends its request only when the coroutine is awaited."""
+        """Call the candidate's function and return its result. For a coroutine function, awaiting the coroutine calls it."""
         if self._is_async:
             return self._awaited(args, kwargs)
         return self._proxies.value({"call": self._written}, args, kwargs)
@@ -101,7 +101,11 @@ class RemoteClass:
         return self._handle._remote_info()  # type: ignore[no-any-return]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Make an instance. It may evaluate arguments only if the test uses the name as a class: `f` could be a class too."""
+        """Make an instance of the candidate's class and return its proxy.
+
+        Values of the test may be passed to the instance only if the test uses the name as a class name. Otherwise a candidate
+        could define `f` as a class in place of a function.
+        """
         made = self._proxies.value({"op": "call", "h": self._handle._remote_info().number, "make": True}, args, kwargs)
         return self._made(made, args, kwargs)
 

@@ -47,11 +47,13 @@ def compile_test(job: dict[str, Any]) -> CodeType:
 
 
 def run_assert(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
-    """Run the assertions of `code` from top to bottom; a function `check` is called with the candidate's entry point.
+    """Run the assertions of `code` from top to bottom. If `code` defines `check` without calling it, call it at the end.
+
+    Its argument is the candidate's entry point.
 
     Args:
-        job: the test.
-        code: its compiled code.
+        job: the description of the test.
+        code: the compiled code of the test.
         world: the module in which the code runs.
     """
     try:
@@ -203,7 +205,7 @@ def _importable(name: str) -> bool:
 
 
 def run_checker(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
-    """Run the function `check(stdin, stdout)` that `code` defines on the candidate's output.
+    """Run the function `check(stdin, stdout)`, which `code` defines in the module `world`, on the candidate's output.
 
     Raises:
         TestFault: `code` does not define `check`, or is broken regardless of the output.

@@ -43,7 +43,7 @@ def _read(body: Any, plain: Any, by: Any, depth: int) -> Any:
 
 
 def attributes(state: Any) -> dict[str, Any] | None:
-    """Decode the attributes in the encoded `state`; None if the state is unknown or malformed."""
+    """Return the attributes decoded from the encoded `state`; None if the state is unknown or malformed."""
     if state is None:
         return None
     try:
@@ -65,9 +65,9 @@ def same(one: Any, other: Any) -> bool:
 def matches_arguments(made: RemoteInfo, found: RemoteInfo) -> bool:
     """Return whether the object `found` has the state that the test gave `made`.
 
-    Each constructor argument must equal the attribute of the same name. If no attribute has a parameter's name, attributes and
-    parameters are matched in order, provided there are equally many. The state that the program reports for `made` is not used,
-    because its arguments told the program what the test expects.
+    Each constructor argument of `made` must equal the attribute of `found` with its name. If no attribute has a parameter's
+    name, attributes and parameters are matched in order, provided that there are equally many. The state that the program
+    reports for `made` is not used, because its arguments told the program the values that the test expects.
     """
     known = attributes(found.state)
     return known is not None and found.names == made.names and _state_matches(made, known)

@@ -29,7 +29,7 @@ OF_PLAIN_VALUES = frozenset(
     )
     for name in dir(kind)
 ) | {"shape", "dtype", "size", "ndim", "T", "all", "any", "sum", "min", "max", "tolist", "equals", "apply"}
-"""Attributes of plain values, arrays and tables: a test that uses one may expect such a value."""
+"""Attributes of plain values, arrays and tables. A test that uses one of them may expect a plain value, array or table."""
 _LEAVING = ("exit", "_exit", "quit", "skip", "skipTest", "fail", "xfail")
 _BUILT_IN = vars(builtins).keys()
 _CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.ExceptHandler)
@@ -43,8 +43,8 @@ class Usage:
 
     - The test accesses an attribute that no plain value has on the result of calling the name.
     - The name is capitalised, and it is called without arguments, has attributes accessed, or is passed to `isinstance`.
-    - The name is in CapWords style, and the test mutates the result of calling it in a separate statement. (A value that a
-      function returned would only be read.)
+    - The name is in CapWords style, and the test mutates the result of calling it in a separate statement. (If the name were a
+      function, the test would only read the result.)
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -174,7 +174,7 @@ def _holds(node: ast.AST, makers: dict[str, set[str]]) -> set[str]:
 def is_always_reached(text: str, line: int) -> bool:
     """Return whether `line` of `text` is outside of branches and loops.
 
-    Such a line is reached for every program that passes the lines before it.
+    The test reaches such a line with every program that passes the lines before it.
     """
     tree = ast.parse(text)
     for node in ast.walk(tree):
@@ -209,7 +209,7 @@ def _statement(tree: ast.AST, line: int) -> ast.stmt | None:
 
 
 def calls(text: str, line: int, name: str) -> bool:
-    """Return whether the statement at `line` of `text` calls the function `name` by its name."""
+    """Return whether the statement at `line` of `text` calls the function `name` directly, not through `map` or the like."""
     statement = _statement(ast.parse(text), line)
     return statement is not None and any(
         isinstance(node, ast.Call) and _last(node.func) == name for node in ast.walk(statement)
@@ -231,7 +231,7 @@ def _names_in(node: ast.AST) -> set[str]:
 
 
 def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> set[str]:
-    """Return the names in `text` that may hold something from the program.
+    """Return the names in `text` that may hold a value or object from the program under test.
 
     These are the program's own names, values derived from them, arguments passed to the program, all parameters, and
     every name that occurs in a branch or loop.
@@ -270,12 +270,12 @@ def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> s
 
 
 def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
-    """Return whether the calls in the statement at `line` of `text` have arguments, and none of them may come from the program.
+    """Return whether the calls in the statement at `line` of `text` have arguments, and no argument may come from the program.
 
     Args:
         text: source text of the test.
         line: line number.
-        of_program: the names that may hold something from the program; see `names_from_candidate`.
+        of_program: the names that may hold a value from the program; see `names_from_candidate`.
     """
     statement = _statement(ast.parse(text), line)
     given = [
@@ -290,7 +290,7 @@ def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
 def defines(text: str, name: str) -> bool:
     """Return whether `text` defines or imports a function called `name` at top level.
 
-    Assigning a computed value does not count.
+    An assignment of a computed value to `name` does not count.
     """
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:

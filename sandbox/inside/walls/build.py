@@ -1,7 +1,7 @@
-"""Builds the walls of a cell: namespaces, and a root of read-only mounts that shows only listed paths of the host.
+"""Builds the isolation of a worker process, before it serves runs: namespaces, and a read-only view of some paths of the host.
 
-Level 3: own pid, mount, network, ipc and uts namespaces, for an ordinary user inside a user namespace. Level 2: none of
-these; runs are then limited by a uid of their own (as root), seccomp and Landlock. Executed before the cell serves runs.
+Level 3: new pid, mount, network, ipc and uts namespaces, and for an ordinary user also a user namespace. Level 2 has none of
+these: it limits runs by seccomp, Landlock and, if started as root, a separate uid. Level 1 has resource limits only.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class Walls:
         run_dir: directory of one run's files; contains no symbolic link.
         mounts: whether a tmpfs is mounted at `run_dir` for runs.
         owns_all: whether the forking process is pid 1 of the runs' pid namespace, so that it sees only processes of runs.
-        ours: number of our own processes with the runs' uid and user namespace; they count towards the runs' process limit.
-        lacks: missing layer -> reason.
+        ours: number of the sandbox's own processes with the runs' uid and user namespace. They count towards the runs' process
+            limit.
+        lacks: missing layer -> reason why it is missing.
     """
 
     def __init__(
@@ -53,15 +54,17 @@ class Walls:
         self.ours = ours
         self.lacks = lacks if lacks is not None else {}
         self.killer_uid = -1
-        """Level 2 as root: real uid of the process that kills a run's processes; no run has it."""
+        """Real uid of the process that kills a run's processes, at level 2 as root; no run has this uid. -1 otherwise."""
         self.packages: str | None = None
-        """Where nothing can be mounted: the folder of links to packages that programs may import."""
+        """Folder with links to the packages that programs may import, used where mounting is not possible; None elsewhere."""
         self.landlock_fd: int | None = None
         self.filter: seccomp.Filter | None = None
 
 
 def build_walls(config: Mapping[str, Any]) -> Walls:
-    """Isolate this process as `config` says: all of level 2 or 1, or the part of level 3 that bubblewrap leaves to us.
+    """Isolate this process at level 2 or 1, as `config` says, or complete the isolation of bubblewrap (level 3).
+
+    Bubblewrap has already made namespaces and mounts; this function adds the other layers of level 3.
 
     Returns:
         The isolation that applies to runs.
@@ -99,10 +102,10 @@ def build_walls(config: Mapping[str, Any]) -> Walls:
 
 
 def build_walls_of_level_3(config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> Walls:
-    """Build the isolation of level 3, as pid 1 in the namespaces that `make_namespaces` made.
+    """Build the isolation of level 3. The calling process must be pid 1 in the namespaces that `make_namespaces` made.
 
     Args:
-        config: as for `build_walls`.
+        config: configuration of the isolation, as for `build_walls`.
         uid: uid and gid of runs; None keeps those of this process.
         lacks: receives missing layer -> reason.
 

@@ -1,7 +1,7 @@
 """Keeps the forking process and waiting processes on one core.
 
-The scheduler otherwise wakes a process on an idle core: away from the caches that hold the memory about to be copied, and
-by a slower wake-up. Computing processes are not pinned, since the core may be busy with something else.
+Without this, the scheduler wakes a process on an idle core. That wake-up is slower, and the idle core's caches do not hold the
+memory that is about to be copied. Computing processes are not pinned, since other processes may use the core.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CorePinning:
         """-1: any."""
 
     def unpin_now_and_then(self) -> None:
-        """Every 32 runs, let the scheduler choose the core on which this process wakes.
+        """Unpin this process every 32 runs, so that the scheduler chooses the core on which it wakes.
 
         Called before waiting for a run's end.
         """
@@ -34,7 +34,10 @@ class CorePinning:
             self._left -= 1
 
     def pin_where_woken(self) -> bool:
-        """Pin this process to the core on which it woke. Return whether it was newly chosen. Call this method after waiting."""
+        """Pin this process to the core on which it woke, if `unpin_now_and_then` has unpinned it.
+
+        Call this method after waiting. Returns whether a core was chosen.
+        """
         if self._left >= 0 or self._ask is None:
             return False
         number = self._ask()
@@ -57,10 +60,10 @@ class CorePinning:
             _set_cores({self.number})
 
     def start_run(self, number: int) -> None:
-        """In the process of a run: move to core `number`, then allow all cores.
+        """Move this process to core `number`, then allow all cores. Called in the process of a run.
 
         Args:
-            number: the core; -1 for none.
+            number: number of the core; with -1 the process does not move.
         """
         if 0 <= number != self.number and number in self._usable:
             self.number = number

@@ -1,7 +1,7 @@
 """Landlock: restricts a process's access to files, TCP ports, and signals to other processes.
 
-Needs no privilege, only no_new_privs. The ruleset is a descriptor that a zygote makes once; each run applies it with one call.
-Rights that an older kernel does not know are left out without an error.
+Landlock needs no privilege, only no_new_privs. The process that forks runs makes the ruleset once, as a descriptor. Each run
+applies it with one call. Rights that an older kernel does not know are left out without an error.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def create(
 ) -> int:
     """Make a Landlock ruleset and return its descriptor (close-on-exec).
 
-    A rule applies to everything beneath the directory, including later mounts on directories *inside* it, but not to a file
-    system that is later mounted on the named directory itself. Paths that do not exist are skipped.
+    A rule for a directory applies to everything beneath it, including file systems mounted later on directories *inside* it. It
+    does not apply to a file system that is later mounted on the directory itself. Paths that do not exist are skipped.
 
     Args:
         read_exec: files and directories to read and execute.
@@ -91,7 +91,7 @@ def create(
 def add(ruleset: int, path: str) -> None:
     """Add a rule to `ruleset` that lets the file or directory `path` be read and executed.
 
-    It affects processes that apply the ruleset from now on.
+    The new rule affects only processes that apply the ruleset after this call.
     """
     _allow(ruleset, path, _READ)
 

@@ -1,4 +1,4 @@
-"""Masked folders where nothing can be mounted: shows only listed paths, by links and by Landlock rules."""
+"""Hides folders except for listed paths in them, by links and Landlock rules. Used where mounting is not possible."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def link(place: str, folders: Mapping[str, Sequence[str]]) -> None:
     """Fill the empty folder `place` with links to the paths in `folders`.
 
     Args:
-        place: the folder.
-        folders: folder -> the paths in it that programs may see.
+        place: path of the empty folder.
+        folders: folder -> the paths in it that programs may see. If two folders have the same path, the first folder's is used.
 
     Raises:
         OSError: the file system is full.
@@ -29,7 +29,7 @@ def link(place: str, folders: Mapping[str, Sequence[str]]) -> None:
 
 
 def readable(visible: Iterable[str], masked: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
-    """Return the Landlock rules under which all visible paths can be read, but in masked folders only the listed paths.
+    """Return the paths for Landlock rules that allow reading `visible`, but in masked folders only the listed paths.
 
     Args:
         visible: paths that programs may see, with everything below them.

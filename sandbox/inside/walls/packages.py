@@ -1,8 +1,8 @@
-"""Installed packages that a program may import: those named, with their requirements, and never verigym.
+"""Finds the installed packages that a program may import: the named packages with their requirements, and never verigym.
 
-A package is a distribution known to `importlib.metadata`. Its folders, modules and `.dist-info` are shown in a folder
-with nothing else in it; the folders where packages are installed are masked, so nothing else can be opened by path.
-`.pth` files and what they add are left out: the sandbox's Python runs without `site`.
+A package is a distribution known to `importlib.metadata`. The folders where packages are installed are masked: in them programs
+see only the folders, modules and `.dist-info` of these packages, and cannot open other files by path. `.pth` files and the
+folders that they add are left out, because the sandbox's Python runs without `site`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ USUAL = (
     "selenium sendgrid python-http-client wikipedia cryptography pycryptodome rsa blake3 psutil pyfakefs pytest "
     "pytest-asyncio pytest-mock mock parameterized freezegun hypothesis"
 ).split()
-"""The default choice: packages that programs and their tests commonly use; those that are installed are shown."""
+"""The default packages, which programs and their tests commonly use. Programs can import those that are installed."""
 
 _PLACES = ("lib*/python*/*-packages", "local/lib*/python*/*-packages", "envs/*/lib*/python*/*-packages", "python*/*-packages")
 _REQUIRED = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
@@ -58,12 +58,14 @@ def installed_below(prefixes: Iterable[str]) -> list[str]:
 
 
 def shown(names: Iterable[str], folders: Sequence[str], *, all_there: bool = True) -> dict[str, list[str]]:
-    """Return the paths that make the packages `names` and their requirements visible, by folder; no path lies below another.
+    """Return, for each of `folders`, the paths in it that belong to the packages `names` and their requirements.
+
+    No returned path lies below another.
 
     Args:
         names: distribution names as in `pip list`.
         folders: where packages are installed; the first folder that has a package is used.
-        all_there: whether every name must be installed.
+        all_there: whether every named package must be installed.
 
     Raises:
         NotInstalled: a package is not installed, or none of its files can be shown.

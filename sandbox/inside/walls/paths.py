@@ -1,4 +1,4 @@
-"""Maps paths of the host to their place behind the walls of level 3."""
+"""Maps paths of the host to the paths at which they appear in the sandbox, at isolation level 3."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ _ELSEWHERE = "/host"
 def placed(path: str) -> str:
     """Return the path inside the sandbox at which the host's `path` appears.
 
-    It is unchanged, unless each run has its own folder at that place.
+    Paths below folders that each run has for itself, such as `/tmp`, appear below `/host`. All others are unchanged.
     """
     return _ELSEWHERE + path if path.startswith(_PRIVATE) else path
 
 
 def follow_python() -> None:
-    """Make this process import from the place where its Python appears now, since a run could put files in the old place."""
+    """Make this process import from the path at which its Python appears in the sandbox (see `placed`).
+
+    This is needed because a run could put its own files at the old path.
+    """
     if placed(sys.base_prefix) == sys.base_prefix:
         return
     sys.path[:] = map(placed, sys.path)

@@ -15,7 +15,7 @@ from verigym.sandbox.inside.walls.build import Walls
 
 OPEN_FILES = 256
 RUN_OOM_SCORE = b"1000"
-"""Value of oom_score_adj for runs, so that the OOM killer never picks the process that forks them."""
+"""Value of oom_score_adj for runs. With it, the OOM killer picks them before the process that forks them."""
 _SIGNALS = 1024  # pending signals and timers, counted per user
 
 
@@ -61,7 +61,7 @@ def expose_to_user_and_oom() -> None:
 def process_limit(walls: Walls, wanted: int) -> int:
     """Return the value for RLIMIT_NPROC with which a run may have `wanted` processes.
 
-    The kernel counts all tasks of the user in this user namespace, including our own.
+    The kernel counts all tasks of the user in this user namespace, including the sandbox's own, so these are added.
     """
     if walls.uid is not None or walls.level >= 3:
         return wanted + walls.ours
@@ -74,7 +74,7 @@ def process_limit(walls: Walls, wanted: int) -> int:
 
 
 def resource_limits(walls: Walls, limits: Mapping[str, Any]) -> list[tuple[int, tuple[int, int]]]:
-    """Return the arguments of the `setrlimit` calls for a run with these `limits`, none above the limits of this process."""
+    """Return the arguments of the `setrlimit` calls for a run with these `limits`, capped at the limits of this process."""
     cpu = int(limits["cpu_s"])
     values = {
         # One second above the limit, for the kernel counts in ticks and signals early; the measured use decides. SIGXCPU tells

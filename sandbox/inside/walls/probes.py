@@ -1,6 +1,7 @@
-"""Probes of the layers that the walls consist of, each in a process of its own that ends and leaves nothing behind.
+"""Probes of the layers of isolation. Each probe runs in its own process, which ends and leaves nothing behind.
 
-A kernel version says little: distributions patch kernels, and containers forbid features. So every layer is really used.
+Each probe really uses its layer. The kernel's version does not suffice, since distributions patch kernels and containers forbid
+features.
 """
 
 from __future__ import annotations
@@ -318,4 +319,4 @@ PROBES: dict[str, Callable[[], str]] = {
     "own uid": _other_uid,
     "process limit": _process_limit,
 }
-"""Layer -> probe, which returns a detail or raises _Unavailable or OSError."""
+"""Name of a layer -> its probe, a function that returns a detail or raises _Unavailable or OSError."""

@@ -1,4 +1,4 @@
-"""The file system of level 3: read-only mounts of visible paths, one writable directory, nothing else of the host."""
+"""The file system at isolation level 3: read-only mounts of the visible paths of the host, and one writable directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from verigym.sandbox.inside.walls.paths import placed
 WRITABLE_DIR = "/box"  # contains the only writable directory
 RUN_DIR = "/box/run"  # where each run's tmpfs is mounted
 USER = 1000
-"""The uid named `sandbox` in /etc/passwd: the only uid of a user namespace; as root, one that programs can look up."""
+"""The uid named `sandbox` in /etc/passwd. In a user namespace it is the uid of runs. If the sandbox is started as root, runs
+have other uids, and programs can only look this one up.
+"""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 PROC_FLAGS = sys_.MS_NOSUID | sys_.MS_NODEV | sys_.MS_NOEXEC
 PROC_OPTIONS = "hidepid=2"
@@ -32,7 +34,7 @@ def build(visible: Sequence[str], masked: Mapping[str, Sequence[str]], lacks: di
 
     Args:
         visible: paths of the host to show, with everything below them.
-        masked: folders below these of which only the listed paths are shown; see `mask`.
+        masked: folder below one of `visible` -> the only paths in it to show; see `mask`.
         lacks: receives missing layer -> reason.
 
     Raises:
@@ -64,7 +66,7 @@ def build(visible: Sequence[str], masked: Mapping[str, Sequence[str]], lacks: di
 
 
 def add_own_files(root: str, visible: Sequence[str]) -> None:
-    """Create our own directories, links and files below `root`, and make the parent folders of `visible` paths unlistable."""
+    """Create the sandbox's own directories, links and files below `root`. Make the parent folders of `visible` unlistable."""
     for directory in ("proc", "etc", "var", "dev", RUN_DIR[1:]):
         os.makedirs(f"{root}/{directory}", exist_ok=True)
     for link, target in _LINKS.items():

@@ -1,8 +1,8 @@
 """The system call filter: a classic BPF program that refuses calls which attacks use and honest programs do not need.
 
-It is a deny list, because honest programs use everything else. Calls newer than this file get ENOSYS, which programs must
-handle on older kernels anyway. Numbers are found by binary search, and the kernel caches which of them are always allowed
-regardless of arguments, so common calls cost almost nothing.
+The filter is a deny list, because honest programs use all other calls. Calls that are newer than this file get ENOSYS, which
+programs must handle on older kernels anyway. The filter finds a call's number by binary search. The kernel caches which numbers
+are always allowed, so common calls cost almost nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Filter:
 
 
 def available() -> bool:
-    """Return whether this kernel supports filters with the actions used here. Installs no filter."""
+    """Return whether this kernel supports filters with the actions that `build` uses. Installs no filter."""
     try:
         for action in (_ERRNO, _KILL):
             syscall("seccomp", _GET_ACTION_AVAIL, 0, ctypes.byref(ctypes.c_uint32(action)))

@@ -1,7 +1,7 @@
 """Raw system calls through ctypes that isolation needs and Python 3.11 lacks.
 
-A failed call raises OSError with its errno; ENOSYS if the architecture or the C library is unknown, so that callers
-handle one kind of "not available".
+A failed call raises OSError with its errno. If the architecture or the C library is unknown, the errno is ENOSYS too, so that
+callers need to handle only one error for "not available".
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _architecture() -> str:
 
 
 ARCHITECTURE = _architecture()
-"""`x86_64`, `aarch64`, or empty: unknown, and every call here raises ENOSYS."""
+"""`x86_64` or `aarch64`. Empty if the architecture is unknown: then every call in this module raises ENOSYS."""
 
 
 def _numbers() -> dict[str, int]:
@@ -123,7 +123,7 @@ def syscall(name: str, *arguments: object) -> int:
 
     Args:
         name: a name in `NUMBERS`.
-        arguments: ints (unsigned long), None (NULL), str (a path), bytes, or ctypes objects as they are.
+        arguments: int (passed as unsigned long), None (NULL), str (a path), bytes, or a ctypes object (passed unchanged).
 
     Raises:
         OSError: the call failed; ENOSYS also if this architecture or C library has no such call.
@@ -145,7 +145,7 @@ def trim_memory() -> None:
 
 
 def prepared(name: str, first: int) -> Callable[[int], object]:
-    """Return a cheap function that makes the system call `name` with `first` and one further integer argument.
+    """Return a fast function that makes the system call `name` with `first` and one further integer argument.
 
     It is meant for forked processes: it takes integers only and does not raise errors.
     """
@@ -157,7 +157,7 @@ def prepared(name: str, first: int) -> Callable[[int], object]:
 
 
 def unshare(flags: int) -> None:
-    """Move the calling process into the new namespaces that `flags` name. With `CLONE_NEWPID`, its next children are moved."""
+    """Move the calling process into new namespaces, of the kinds in `flags`. `CLONE_NEWPID` moves only its later children."""
     syscall("unshare", flags)
 
 
@@ -216,7 +216,7 @@ def prctl(option: int, second: int = 0, third: int = 0, fourth: int = 0, fifth: 
 
 
 def close_range(first: int, last: int = 0xFFFFFFFF, flags: int = 0) -> None:
-    """Close the descriptors from `first` to `last`, both included; on kernels before 5.9 one by one."""
+    """Close the descriptors from `first` to `last`, both included. Kernels before 5.9 close them one by one."""
     try:
         syscall("close_range", first, last, flags)
     except OSError as error:
@@ -236,9 +236,10 @@ def close_range_except(first: int, keep: Iterable[int]) -> None:
 
 
 def drop_bounding_set() -> None:
-    """Empty the capability bounding set, so that no program started later gains capabilities; a no-op without CAP_SETPCAP.
+    """Empty the capability bounding set, so that no program started later gains capabilities. Needs CAP_SETPCAP.
 
-    The capabilities that the process has now are kept, so a zygote can do this once for all its runs.
+    Without CAP_SETPCAP it does nothing. The process keeps its present capabilities, so a process that forks runs can call this
+    function once for all of them.
     """
     with contextlib.suppress(OSError):  # EINVAL: the number after the kernel's last capability; EPERM: not allowed
         for capability in range(64):

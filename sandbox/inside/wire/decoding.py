@@ -1,4 +1,4 @@
-"""Decodes what `encode` writes, strictly: malformed data raises `CodecError`, and time and memory are bounded."""
+"""Decodes the output of `encode` strictly: malformed data raises `CodecError`, and time and memory are bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIGITS = 100_000
 
 
 class Array:
-    """Stands for an array in a process that must not use numpy: holds its parts and is equal to nothing else."""
+    """Stands for an array in a process that must not use numpy. It holds the array's parts and equals only itself."""
 
     __slots__ = ("kind", "shape", "values")
 
@@ -32,14 +32,16 @@ class Array:
 
 
 def decode(data: Any, handle: Callable[..., Any] | None = None, *, arrays: bool = True, guard: bool = False) -> Any:
-    """Return the value that `data` encodes: only exact built-in types, and numpy's arrays.
+    """Return the value that `data` encodes. It consists of exact built-in types and numpy arrays only.
 
     Args:
         data: parsed JSON.
-        handle: returns the object for a handle. Called with the object's description, its plain value if its class derives
-            from a built-in type, the decoder, and the depth. Without it a handle is an error.
-        arrays: whether arrays become numpy's. Trusted processes pass False and get `Array` objects, which numpy never reads.
-        guard: whether the data is a candidate's answer that a test will use; see `inert_values`.
+        handle: function that returns the object for a handle (a reference to an object of the other process). Called with the
+            object's description, its plain value if its class derives from a built-in type, the decoder, and the depth. With
+            None, a handle in `data` is an error.
+        arrays: whether arrays become numpy arrays. A trusted process passes False and gets `Array` objects, not read by numpy.
+        guard: whether the data is a candidate's answer that a test will use. If so, some values become stand-ins; see
+            `inert_values`.
 
     Raises:
         CodecError: `data` is not the encoding of a value.
@@ -127,7 +129,7 @@ class Decoder:
         return [get(item, depth + 1) for item in data]
 
     def hashable(self, keys: list[Any]) -> list[Any]:
-        """Return `keys` if hashing them is cheap. Keys with equal hashes can be forged and take quadratic time."""
+        """Return `keys` if hashing them is cheap, else raise CodecError. Forged keys with equal hashes take quadratic time."""
         if len(keys) > 100:
             run, last = 0, None
             for value in sorted(map(hash, keys)):

@@ -1,7 +1,7 @@
 """Encodes exact plain data as tagged JSON, for processes that do not trust each other.
 
-`encode` runs in the candidate's process, which may tamper with it. Only values made by `decoding.decode` are compared: their
-types are exactly the built-in ones, so that no comparison can reach code of the candidate. Never pickle.
+`encode` runs in the candidate's process, which may tamper with it. Only values made by `decoding.decode` are compared. Their
+types are exactly the built-in ones, so no comparison can call code of the candidate. Pickle is never used.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def encode(value: Any, handle: Callable[..., Any] | None = None) -> Any:
 
     Args:
         value: anything.
-        handle: encodes a value that is not exactly plain data, or returns None. Called with the value, the encoder, the
-            function that encodes the plain base type of the value's class (or None), and the depth.
+        handle: function that encodes a value that is not exactly plain data, or returns None. Called with the value, the
+            encoder, the function that encodes the plain base type of the value's class (or None), and the depth.
 
     Raises:
         CannotCross: the value is not plain data, too large or too deep. Exceptions of its iterators propagate.
@@ -80,7 +80,7 @@ class Encoder:
         self.nodes = nodes
         self.room = MAX_BYTES
         self.shared = shared
-        """Identity -> number of containers that both sides hold; None: every occurrence of a container is written in full."""
+        """Identity -> number, for the containers that both sides hold. With None, every container is written in full."""
         self.order: list[Any] = []
         """The containers written, each after those inside it."""
         self._places: dict[int, int] = {}
@@ -220,7 +220,7 @@ _PUT: dict[type, Callable[[Encoder, Any, int], Any]] = {
     **{kind: _view(name) for name, kind in VIEWS.items()},
 }
 PLAIN = frozenset(_PUT) | {bool}
-"""The types of plain values, without iterators and those of modules that are imported later."""
+"""The types of plain values, without iterators and types of modules that are imported later."""
 iterator = _tagged("it", iter)
 for _made in (
     iter([]),
@@ -241,7 +241,10 @@ _PUT.update({kind: iterator for kind in vars(itertools).values() if isinstance(k
 
 
 BASE_VALUE = ""
-"""Key, in an object's state, of the plain value that its class derives from; no attribute has this name."""
+"""Key in the state of an object whose class derives from a plain type: its item is the object's plain value.
+
+No attribute has this name.
+"""
 
 
 def base_encoder(kind: type) -> Callable[[Encoder, Any, int], Any] | None:

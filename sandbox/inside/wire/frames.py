@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LIMIT = 32 << 20
 """Default limit on the bytes of a frame."""
 MAX_MARKS = 4_000_000
-"""Limit on brackets and commas in a frame, which bounds the memory that a small text can expand to."""
+"""Limit on the number of brackets and commas in a frame. It bounds the memory that the values of a small text can take."""
 _DEEP = 900
 _CHUNK = 1 << 18
 # For text without escapes. An unclosed string matches up to the end: a failing match would be retried from every quote.

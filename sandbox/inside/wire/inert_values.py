@@ -1,8 +1,8 @@
-"""Stand-ins for plain values of a candidate that could influence a comparison instead of only being compared.
+"""Stand-ins for plain values that a candidate returns to make a test's comparison succeed.
 
-A built-in function or type would evaluate what a test passes to it: `bool` could pose as a function that confirms its argument.
-An empty sequence is close to everything by numpy's broadcasting rules, since no element differs. So numpy never reads
-such a value, in any operation and at any depth of a list.
+There are two kinds. A built-in function or type would evaluate a test's argument: for example, `bool` could pose as a function
+that confirms its argument. An empty sequence is close to every value by numpy's broadcasting rules, since no element differs.
+So numpy never reads an empty sequence of the candidate, in any operation and at any depth of a list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _numpy_guarded = False
 class Builtin:
     """Stands for a built-in function or type that the candidate returned.
 
-    It is equal to that function or type, and can be called only without arguments.
+    The stand-in equals that function or type, and can be called only without arguments.
     """
 
     __slots__ = ("__name__", "of")
@@ -41,10 +41,10 @@ class Builtin:
         return repr(self.of)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it as a factory.
+        """Call the built-in type or function without arguments, as a factory, and return the result.
 
         Raises:
-            TypeError: there are arguments.
+            TypeError: an argument was passed.
         """
         if args or kwargs:
             raise TypeError(f"{self.__name__}() with arguments, where a function returned it; such a test needs trust=shared")
@@ -62,7 +62,7 @@ class _NotForNumpy:
 
 
 class EmptyArray(_NotForNumpy):
-    """Stands for an empty array of the candidate: equal to an empty array of the same shape, and never read by numpy."""
+    """Stands for an empty array of the candidate. It equals an empty array of the same shape, and numpy never reads it."""
 
     __slots__ = ("_array",)
 
@@ -162,7 +162,7 @@ _EMPTY: dict[type, Any] = {
 
 
 def guard_empty(value: Any) -> Any:
-    """Return `value`, replaced by an object that numpy does not read if it is an empty sequence and the test uses numpy.
+    """Return a stand-in that numpy does not read if `value` is an empty sequence and the test uses numpy; else `value` itself.
 
     A sequence that contains only empty sequences counts as empty.
     """

@@ -1,8 +1,8 @@
-"""Mutable containers of which test and program each hold a copy, kept equal: whoever runs next has the other's changes.
+"""Keeps the copies of mutable containers in test and program equal: each message carries the sender's changes.
 
-Both sides keep the same table of containers by number. Arguments are held, with everything in them, until the
-program turns out to have kept none of them; results only if the program holds them elsewhere too. A held container is sent
-as its number, so that one list stays one list wherever it occurs; a change to it is sent once, as its new items.
+Both sides keep the same table of containers by number. Arguments and the containers in them are held until it turns out that
+the program has kept no reference to them. Results are held only if the program refers to them elsewhere too. A held container
+is sent as its number, so one list stays one list wherever it occurs. A change to the container is sent once, as its new items.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class SharedContainers:
 
     def __init__(self, handle: Callable[..., Any] | None = None, read: Callable[..., Any] | None = None, sign: int = 1) -> None:
         self.handle = handle
-        """Encodes what is not plain data in a container; see `encoding.encode`."""
+        """Encodes values in a container that are not plain data; see `handle` of `encoding.encode`."""
         self._read = read
         """Decodes it; see `decoding.decode`."""
         self._sign = sign
-        """Sign of the numbers that this side assigns; the other side's have the opposite one."""
+        """Sign (1 or -1) of the numbers that this side assigns. The other side's numbers have the opposite sign."""
         self._held: dict[int, list[Any]] = {}
         self._numbers: dict[int, int] = {}
         self._made = 0
@@ -73,8 +73,8 @@ class SharedContainers:
         """Decode `data`, which the other process has encoded with `write`.
 
         Args:
-            data: the encodings.
-            guard: whether they are a candidate's answer that a test will use; see `inert_values`.
+            data: the encoded values.
+            guard: whether the values are a candidate's answer that a test will use; see `inert_values`.
 
         Returns:
             The values, and the containers in them.

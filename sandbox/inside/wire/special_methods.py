@@ -1,9 +1,9 @@
-"""Names of Python's special methods and the operations that they stand for, shared by both sides."""
+"""Names of Python's special methods and the operations that they stand for, used by both processes, test and program."""
 
 from __future__ import annotations
 
 MAX_ITEMS = 100_000
-"""Items of an object that are read: one with `__getitem__` alone may have no end of them."""
+"""Largest number of items read from an object, because an object with `__getitem__` alone may have endless items."""
 UNARY = {
     "__abs__": "abs",
     "__neg__": "neg",
@@ -33,7 +33,7 @@ SPECIAL = frozenset((*UNARY, *BINARY, *IN_PLACE, *ORDER, *_OTHERS))
 
 
 def of(kind: type) -> list[str]:
-    """Return the special methods that the class `kind` or one of its bases other than `object` defines, sorted by name."""
+    """Return the special methods of the class `kind`, sorted by name, without those from `object` except `__hash__`."""
     defined: dict[str, bool] = {}
     for base in type.__dict__["__mro__"].__get__(kind)[:-1]:
         for name in SPECIAL & base.__dict__.keys():
