@@ -1,4 +1,4 @@
-"""Replay: groups of earlier steps in which few completions succeeded, each trained on once more."""
+"""Replay: groups of earlier steps in which few completions succeeded; each group is trained on once more."""
 
 from __future__ import annotations
 
