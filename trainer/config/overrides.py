@@ -1,4 +1,4 @@
-"""`key=value` overrides, and the place in the file of errors that appear after it was read."""
+"""`key=value` overrides of settings, and the line of the file for errors that are found after the file was read."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def place_of(fields: Mapping[str, Any], message: str, around: Loc = ()) -> Loc |
 
     Args:
         fields: the fields of a run or a stage, as in the file.
-        message: such as `field 'sources.0.weight': ...`, `model: ...` or `source 'math': ...`.
+        message: an error message, such as `field 'sources.0.weight': ...`, `model: ...` or `source 'math': ...`.
         around: the path of `fields` in the document.
     """
     if named := _FIELD.match(message):
