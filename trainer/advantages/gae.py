@@ -55,7 +55,7 @@ def whole_reward(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_P
     """Return the rewards unchanged, 0 where unscored, in place of advantages.
 
     The setting `advantage: gae` uses this function. The learner's critic then turns these rewards into advantages of tokens
-by the function `gae`.
+    by the function `gae`.
 
     Args:
         rewards_PG: rewards of P prompts with G samples each, in any unit; ignored where unscored.

@@ -22,11 +22,14 @@ class Advantage:
     location: str
     """`module:function`, in this package."""
     takes: Literal["reward", "components", "critic", "turns"] = "reward"
-    """How the function is called. `reward`: as `function(rewards_PG, scored_PG, *, lengths_PG=None, **options)`. `components`: as
-    `function(rewards_PGR, scored_PG, weights_R, **options)`, with the components in `reward_weights`. `critic`: as for `reward`,
-    but the function returns rewards, from which the learner's critic computes advantages of tokens. `turns`: as for `reward`,
-    where the reward of an episode includes the rewards of its turns. The advantage of each turn then leaves out the rewards of
-    earlier turns."""
+    """How the function is called.
+
+    reward: as `function(rewards_PG, scored_PG, *, lengths_PG=None, **options)`.
+    components: as `function(rewards_PGR, scored_PG, weights_R, **options)`, with the components in `reward_weights`.
+    critic: as for reward. The function returns rewards, from which the learner's critic computes advantages of tokens.
+    turns: as for reward. An episode's reward includes the rewards of its turns; the advantage of a turn leaves out the rewards
+    of earlier turns.
+    """
     needs_group: bool = True
     """Whether the advantage compares the completions of one prompt. If so, one completion per prompt would give only zeros."""
     negative_rewards: bool = True

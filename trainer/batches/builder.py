@@ -32,7 +32,7 @@ class Batch:
     groups: list[Group]
     """Trained on."""
     sampled: list[Group]
-    """Groups sampled in this step, trained on or not; metrics describe these. If leftovers alone filled the step, the leftovers."""
+    """Groups sampled in this step, trained on or not; metrics describe these. The leftovers if nothing had to be sampled."""
     metrics: dict[str, float]
 
     def off_policy(self) -> Batch:
@@ -83,7 +83,7 @@ class BatchBuilder:
         """Start without leftovers, replayed groups or pass rates.
 
         Args:
-            config: the run.
+            config: the settings of the run.
             sources: the mixture.
             credit: by each source's label, the rule that turns its verdicts into advantages.
 
@@ -195,9 +195,9 @@ class BatchBuilder:
     def restore(self, drawn: Mapping[str, int], state: Mapping[str, Any]) -> None:
         """Restore the builder from a checkpoint.
 
-Args:
-    drawn: number of tasks drawn from each source, by the source's label.
-    state: returned by the method `state` of the builder that wrote the checkpoint.
+        Args:
+            drawn: number of tasks drawn from each source, by the source's label.
+            state: returned by the method `state` of the builder that wrote the checkpoint.
 
         Raises:
             UsageError: the checkpoint was saved with other sources.

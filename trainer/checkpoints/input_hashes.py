@@ -30,7 +30,7 @@ def input_hashes(config: TrainConfig, environments: Iterable[Environment] = ()) 
     Files from the hub and files that environments read are not hashed.
 
     Args:
-        config: the run; its model and sources must exist.
+        config: the settings of the run; its model and sources must exist.
         environments: the run's environments. Only the code of the user's own environments is hashed, see `own_code`.
     """
     hashes: dict[str, str] = {}

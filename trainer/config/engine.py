@@ -93,7 +93,7 @@ ENGINES: Mapping[str, EngineEntry] = {
         joins=True,
     ),
 }
-"""Every engine by the value of the setting `engine`. To add an engine, write its class, an entry here, and its `EngineFields`."""
+"""Every engine by the value of the setting `engine`. A new engine needs a class, an entry here, and its settings below."""
 
 
 class EngineFields(Frozen):

@@ -24,7 +24,7 @@ class AdapterFields(OptimizerFields):
     lora_alpha: float = Field(default=32.0, gt=0, allow_inf_nan=False)
     """With lora_rank: the adapters' product is multiplied by lora_alpha / lora_rank."""
     lora_targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    """With lora_rank: layers that get an adapter; all linear layers except the head, or a list of names such as [q_proj, v_proj]."""
+    """With lora_rank: layers that get an adapter: all linear ones except the head, or a list such as [q_proj, v_proj]."""
     lora_base: Literal["fp32", "bf16", "4bit"] = "fp32"
     """With lora_rank: precision of the frozen weights; bf16 and 4bit (QLoRA's NF4, 2305.14314) go with dtype bf16."""
 

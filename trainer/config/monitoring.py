@@ -17,11 +17,11 @@ class MonitoringFields(Frozen):
     on_dead_run: Literal["warn", "stop"] = "warn"
     """What to do after dead_run_steps steps in a row without any gradient from the rewards."""
     dead_run_steps: int = Field(default=20, ge=1)
-    """The run is dead after this many steps in a row without any advantage, with a gradient of 0, or, with gae, with equal rewards."""
+    """The run is dead after this many steps in a row with no advantage, a gradient of 0 or, with gae, equal rewards."""
     on_broken_grader: Literal["warn", "stop"] = "stop"
-    """What to do when a source's grader fails on more than broken_grader_share of its completions, or on all of its first 200."""
+    """What to do when a grader fails on more than broken_grader_share of its completions, or scores none of the first 200."""
     max_bad_steps: int = Field(default=3, ge=1)
-    """The run stops after this many steps in a row with an infinite or nan update. Such a batch is skipped, saved in bad_batches/."""
+    """The run stops after this many infinite or nan updates in a row. Each is skipped, and its batch saved in bad_batches/."""
     sampled_nll_floor: float = Field(default=0.05, ge=0, lt=1)
     """Warn when the sampled NLL, an estimate of the entropy, is below this share of what it was at first; 0 for never."""
     sampled_nll_ceiling: float = Field(default=4.0, gt=1)

@@ -1,8 +1,8 @@
 """Presets: a paper's choice of advantage, loss, aggregation and KL, by the paper's name.
 
-A preset gives defaults, and fields of the configuration win. If the configuration names another loss or correction, the preset's
-options for its own loss or correction are dropped. Learning rates, batch sizes and lengths depend on the model and the machine,
-so no preset sets them.
+A preset gives defaults, and fields of the configuration win. If the configuration names another loss or correction, the options
+of the preset's own are dropped. Learning rates, batch sizes and lengths depend on the model and the machine, so no preset sets
+them.
 """
 
 from __future__ import annotations

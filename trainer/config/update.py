@@ -68,7 +68,7 @@ class UpdateFields(Frozen):
     """Largest global norm of the gradient; larger ones are scaled down."""
 
     micro_batch_tokens: int = Field(default=8192, ge=1)
-    """Most tokens of a forward and backward pass, padding included. A shared prompt counts once, plus a quarter of it per row."""
+    """Most tokens of a forward and backward pass, padding included. A shared prompt counts once, plus a quarter per row."""
     shared_prefix: bool = True
     """Runs a prompt once for its whole group; models that cannot share it run it with each completion."""
     logprob_chunk: int | None = Field(default=None, ge=1)

@@ -37,7 +37,7 @@ class Credit:
     reward_weights: Mapping[str, float] = field(default_factory=dict)
     """For gdpo: the components that count as rewards, with their weights; empty for other advantages."""
     terms: tuple[Term, ...] = ()
-    """The components that add up to the reward, if step_rewards is on and a part of the environment scores steps; else empty."""
+    """The summands of the reward, if step_rewards is on and a part of the environment scores steps; else empty."""
     step_parts: frozenset[str] | None = None
     """Names of the environment's parts that declare that they score steps; None if step_rewards is off."""
     by_turn: bool = False
@@ -58,7 +58,7 @@ def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | No
     """Return the rule of each source, by the source's label.
 
     Args:
-        config: the run.
+        config: the settings of the run.
         environments: the environments by their source's label; None before they are loaded. Without them, it is not checked
             whether they can provide the steps that step_rewards needs.
 
@@ -181,7 +181,7 @@ def training_rows(
     """Return the training rows of each group.
 
     Unscored completions and those of canaries (tasks that no answer solves) are masked. With `mask_truncated`, completions
-that the token limit cut off are masked, too.
+    that the token limit cut off are masked, too.
 
     Args:
         groups: completions with verdicts, the same number in each group.

@@ -13,7 +13,7 @@ class TrainingRow:
     token_ids: tuple[int, ...]
     advantage: float
     trained: bool
-    """Whether the row counts in sums and denominators. False for unscored completions, canaries and masked truncated completions."""
+    """Whether the row counts in sums and denominators. False for unscored, canary and masked truncated completions."""
     sampler_logprobs: tuple[float, ...] | None = None
     """Log-probability of each token when it was sampled."""
     old_logprobs: tuple[float, ...] | None = None
@@ -25,7 +25,7 @@ class TrainingRow:
     """Whether the policy of an earlier step sampled the completion (a leftover or a replayed group), so that `sampler_logprobs`
     differ from the current policy's."""
     loss_mask: tuple[bool, ...] | None = None
-    """False for tokens that the policy did not sample; they count in no loss, mean or denominator. See `Generated.loss_mask`."""
+    """False for tokens that the policy did not sample, which count in no loss or mean; see `Generated.loss_mask`."""
     values: tuple[float, ...] = ()
     """With a critic: the critic's value of the state before each token, at the start of the step."""
     returns: tuple[float, ...] = ()

@@ -1,9 +1,9 @@
 """`shard: optimizer`: FSDP2, with weights, gradients and optimizer state of a model sharded over processes between its passes.
 
-At rest each process holds its rows of every matrix. `gather` adds the whole weights, for generation and for the passes of an
-update. During these no process waits for another, so each may run any number of micro-batches of any shape.
-`ShardedPolicy.reduce_gradients` ends an update's passes: it sums the gradients over all processes, leaves each its rows, and
-frees the whole weights. The functions here do nothing to a model that was never sharded.
+Between passes, each process holds only its rows of every matrix. `gather` adds the whole weights, for generation and for the
+passes of an update. During both, no process waits for another, so each may run any number of micro-batches of any shape.
+`ShardedPolicy.reduce_gradients` ends an update's passes: it sums the gradients over all processes, leaves each process its
+rows, and frees the whole weights. The functions here do nothing to a model that was never sharded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def shard(model: Any, world: World, device: torch.device) -> None:
 
     Args:
         model: a transformers causal language model, the same in every process, on the device that `World.loading` returns.
-        world: the processes.
+        world: the processes that train together.
         device: device of this process.
     """
     if world.size == 1:
@@ -103,7 +103,7 @@ class ShardedPolicy:
 
         Args:
             model: the policy. In a single process, it is its own inference copy.
-            world: the processes.
+            world: the processes that train together.
             device: device of this process.
         """
         self.model = model
