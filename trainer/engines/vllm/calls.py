@@ -43,7 +43,7 @@ class Vllm:
             model: the policy; `load` takes its weights.
             dtype: dtype of vLLM's weights, a key of VLLM_DTYPES.
             sleep: whether `sleep` can release memory.
-            tensor_parallel_size: GPUs for each layer; above 1 each has a process of its own.
+            tensor_parallel_size: number of GPUs that share each layer; above 1, each GPU has its own process.
             **options: further engine arguments of vLLM.
 
         Raises:
