@@ -62,8 +62,8 @@ class Request:
 
 
 Arrivals = Callable[[bool], Sequence[Request]]
-"""Called by the engine between tokens; returns the requests that have arrived since the last call. The argument is True if nothing
-is being sampled. The function then waits for a request, and an empty result means that no more will arrive."""
+"""Called by the engine between tokens; returns the requests that have arrived since the last call. The argument is True if
+nothing is being sampled. The function then waits for a request, and an empty result means that no more will arrive."""
 
 
 class Engine(Protocol):

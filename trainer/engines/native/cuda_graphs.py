@@ -18,12 +18,12 @@ logger = logging.getLogger("verigym.trainer")
 
 Run = Callable[[], torch.Tensor]
 Record = Callable[[Run], tuple[Callable[[], None], torch.Tensor]]
-"""Captures a computation. Returns a function that replays the computation, and the tensor that holds the result after a replay;
-before the first replay the tensor may be undefined."""
+"""Captures a computation. Returns a function that replays the computation, and the tensor that holds the result of each replay.
+The content of the tensor may be undefined before the first replay."""
 
 PLAIN_RUNS = 2
-"""Number of runs of a shape before it is captured, because the initialisation of libraries must not be captured, and a rare shape
-is not worth a capture."""
+"""Number of runs of a shape before it is captured: initialisation of libraries must not be captured, and a rare shape is not
+worth a capture."""
 
 
 def wants_graphs(wanted: bool | None, device: torch.device) -> bool:

@@ -19,7 +19,7 @@ from verigym.trainer.engines.native.turn_cache import RowStates, TurnCache
 from verigym.trainer.rng import keyed_uniforms
 
 REFILL_AT = 0.125
-"""Share of the rows' places that must be free before new rows join: they join together, because each prefill stops decoding."""
+"""Share of the rows' places that must be free before new rows join: they join together, as each prefill pauses decoding."""
 
 
 @dataclass

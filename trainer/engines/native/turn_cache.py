@@ -1,7 +1,7 @@
 """Keeps the keys and values of episodes between turns, so that a turn computes only its new tokens.
 
-Keys and values that are computed again, in another batch, differ in their last bits. So which rows are kept must not depend on
-chance. Rows are kept in the order in which they end, as long as there is room, and no longer than one rollout. In lockstep, this
+Keys and values that are computed again in another batch differ in their last bits. So chance must not decide which rows are
+kept. Rows are kept in the order in which they end, as long as there is room, and no longer than one rollout. In lockstep, this
 order depends only on the sampled tokens.
 
 Legend: P rows, M new tokens of all rows, N most new tokens of a row, K key heads, H query heads, R query heads of a key head,

@@ -1,7 +1,7 @@
 """The vLLM servers of a run: which of them get requests, and one thread per server that gives it weights and checks it.
 
-A server gets no requests while it fails, or while it loads weights during sampling; the other servers go on. The thread checks a
-failing server until it works again. The run ends when every server has failed for `wait_s` seconds, or when a server does not
+A server gets no requests while it fails, or while it loads weights during sampling; the other servers go on. The thread checks
+a failing server until it works again. The run ends when every server has failed for `wait_s` seconds, or when a server does not
 fit the policy, for example because its model has another shape.
 """
 

@@ -4,12 +4,12 @@ Use: `vllm serve --middleware verigym.trainer.engines.vllm.receiver.Receiver`. T
 weights arrive.
 
 - `GET /verigym/status` returns the server's status.
-- `PUT /verigym/weights/VERSION/PART` stores a safetensors file. All files of a version together may not exceed the model's size.
+- `PUT /verigym/weights/VERSION/PART` stores a safetensors file. All files of a version together may not exceed the model.
 - `POST /verigym/weights/VERSION` loads the stored files, or those of a folder that the trainer shares with the server.
 
 A completion request that names a version in the header `x-verigym-version` gets status 409 if the server has another version
-when the request arrives or when its answer begins. So a restarted server never answers with the weights it was started with, and
-no answer mixes two versions.
+when the request arrives or when its answer is ready. So a restarted server never answers with the weights it was started with,
+and no answer mixes two versions.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class VllmServerEngine:
             weights_dir: folder that all servers see; None to send weights over HTTP.
             requests: concurrent requests per server.
             timeout_s: most seconds for one answer.
-            wait_s: most seconds for which all servers may be unreachable at once; at the start, the limit holds for each server.
+            wait_s: most seconds for which all servers may be unreachable at once; at the start, the limit holds for each one.
             retries: most tries per completion, on any servers.
         """
         self.model, self.codec = model, codec
@@ -127,7 +127,7 @@ class VllmServerEngine:
         self.fleet.settle()
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics of the weight pushes since the last call: the size of the largest in MB, and the seconds of the slowest.
+        """Return metrics of the weight pushes since the last call: size of the largest in MB, and seconds of the slowest.
 
         With several servers, the number of servers that are failing now is included.
         """
