@@ -16,7 +16,7 @@ holds for all functions of `group` and `batch` except `gdpo`:
 - A completion without a score (its verifier failed) is left out of its group *before* mean and standard deviation are
   taken. It gets advantage 0, and must also be masked from the loss. Its entry in `rewards_PG` is ignored and may be nan.
 - A group gives exactly 0 if its scored rewards are all equal, or if fewer than two are scored: there is nothing to compare.
-  (`reinforce++` ignores groups and applies this to the batch.) Otherwise a rounding error, divided by its own standard
-  deviation, would give a full-sized gradient of noise. Rewards that differ only by rounding count as equal: see
-  `common.EQUAL_RELATIVE`.
+  Without this rule, a rounding error, divided by its own standard deviation, would give a full-sized gradient of noise.
+  Rewards that differ only by rounding count as equal: see `common.EQUAL_RELATIVE`. `reinforce++` applies this rule to the
+  batch, because it ignores groups.
 """

@@ -101,7 +101,7 @@ class EngineFields(Frozen):
 
     engine: str = Field(default="native", description=f"What samples completions: {', '.join(ENGINES)}; see docs/engines.md.")
     vllm_dtype: Literal["fp32", "bf16", "fp16"] | None = None
-    """Precision of vLLM's weights and activations, or of the weights sent to servers; the run's dtype when left out."""
+    """Precision of vLLM, or of the weights sent to servers, which compute in their own; the run's dtype when left out."""
     vllm_max_model_len: int | None = Field(default=None, ge=1)
     """Most tokens of prompt and completion together, for engine vllm; max_prompt_tokens + max_new_tokens when left out, or with
     episodes max_context_tokens."""

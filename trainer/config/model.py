@@ -17,7 +17,7 @@ class OptimizerFields(Frozen):
 
 
 class AdapterFields(OptimizerFields):
-    """Settings of LoRA adapters and of the precision of the weights below them. Adapters have no dropout."""
+    """Settings of LoRA adapters and of the base's precision. Adapters have no dropout, so that sampler and trainer agree."""
 
     lora_rank: int = Field(default=0, ge=0)
     """Rank of the adapters that are trained in place of the model's weights (LoRA, 2106.09685); 0 trains the weights."""
@@ -42,7 +42,7 @@ class ShardFields(Frozen):
     """Settings of how several processes (torchrun) divide the model. A run may be resumed with another value."""
 
     shard: Literal["optimizer", "full"] = "optimizer"
-    """optimizer: each process has the whole weights while it samples and updates. full: it has one whole layer at a time."""
+    """optimizer: each process has whole weights and gradients while it samples and updates. full: one whole layer at a time."""
 
 
 class KernelFields(Frozen):

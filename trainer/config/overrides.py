@@ -66,7 +66,7 @@ def apply_override(fields: dict[str, Any], override: str) -> Loc:
 
 
 def place_of(fields: Mapping[str, Any], message: str, around: Loc = ()) -> Loc | None:
-    """Return the path of the field or source that `message` begins with; None if it begins with neither.
+    """Return the path of the field or source that `message` begins with; None if it does not begin with one.
 
     Args:
         fields: the fields of a run or a stage, as in the file.

@@ -224,8 +224,8 @@ def preset(name: str) -> Mapping[str, object]:
 def with_preset(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the preset that `fields` names, overridden by `fields`.
 
-    If `fields` name a different loss than the preset does, the preset's options for its loss are dropped, and likewise for the
-    correction.
+    If `fields` name a different loss than the preset does, the preset's options for its loss are dropped. The same holds for
+    the correction.
 
     Raises:
         ValueError: there is no such preset.

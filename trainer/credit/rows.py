@@ -299,7 +299,7 @@ def _warn_of_absent(groups: Sequence[Group], names: Iterable[str]) -> None:
 
 
 def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) -> bool:
-    """Return True if at least one completion of the group would be trained on with an advantage other than 0.
+    """Return True if at least one completion of the group would be trained on with a nonzero advantage.
 
     With step_rewards the result may be True although every token's advantage is 0: this happens if steps differ only within
     one token, or if outcome and steps cancel at every token.

@@ -54,7 +54,7 @@ def shard(model: Any, world: World, device: torch.device) -> None:
 
 
 def gather(model: Any) -> None:
-    """Give every process the full weights of `model`. They are a copy: after a change, call `release` and gather again."""
+    """Give every process a copy of the full weights of `model`. After the weights change, call `release` and gather again."""
     for part in _parts(model):
         part.unshard()
 
@@ -70,7 +70,7 @@ def gathered(model: Any) -> Iterator[None]:
     """Return a context in which any number of forward passes of `model` may run.
 
     With `shard: full`, the passes run in lock step with the other processes. Otherwise the full weights of a sharded model are
-    gathered for the context, and released at its end unless they were gathered before.
+    gathered for the context and released at its end. If they were gathered before, they stay gathered.
     """
     if lock_step_of(model) is not None:
         with lock_step_passes(model):

@@ -29,7 +29,7 @@ Rows = Callable[[int, int], torch.Tensor]
 
 
 def whole_model(start: Path | None) -> Path | None:
-    """Return `start` if it is a checkpoint that a single process wrote, whose full weights can be loaded like any model's.
+    """Return `start` if a single process wrote this checkpoint, so that its full weights can be loaded like any model's.
 
     Return None if the checkpoint is sharded (`restore` loads its weights), or if `start` is None.
     """

@@ -159,8 +159,8 @@ def _rendezvous_store() -> Any:
 def open_world(config: TrainConfig) -> Iterator[World]:
     """Connect the processes that torchrun has started, and yield this process's `World`.
 
-    Without torchrun, the world is a single process. On CUDA each process takes the GPU of its local rank. Processes other than
-    the main one log errors only.
+    Without torchrun, the world is a single process. On CUDA each process takes the GPU of its local rank. All processes
+    except the main one log errors only.
 
     Args:
         config: the settings of the run.

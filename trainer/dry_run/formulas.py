@@ -69,7 +69,7 @@ class Memory:
     def peak(self) -> int:
         """Return the most bytes held at a time.
 
-        Generation and update are not in memory together, unless the run overlaps them.
+        Generation and update are in memory at the same time only if the run overlaps them.
         """
         generation, update = self.kv_cache + self.sampling, self.activations + self.logits
         return self.standing + (generation + update if self.overlapped else max(generation, update))

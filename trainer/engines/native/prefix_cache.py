@@ -94,7 +94,7 @@ class PrefixCache:
     def remove(self, row: int) -> None:
         """Remove the row numbered `row`. If it was the last row of its prompt, remove the prompt, too.
 
-        The row with the highest number takes the number that became free, and likewise for prompts.
+        The row with the highest number takes the number that became free; prompts are renumbered in the same way.
         """
         layout = self.layout
         owner = layout.owners[row]
