@@ -27,7 +27,7 @@ class SamplingFields(Frozen):
     temperature: float = Field(default=1.0, gt=0, le=10)
     """Sampling temperature in training."""
     broken_grader_share: float = Field(default=0.2, gt=0, le=1)
-    """If a source's judge raises an error on more than this share of its last 200 completions, such completions are unscored."""
+    """If a source's judge raises errors on more than this share of its last 200 completions, such completions are unscored."""
     overlap: Literal["none", "one_step", "free"] = "none"
     """one_step: the next step's completions are sampled while the policy is updated, by the policy as it was before. free: the
     servers sample without a pause and take new weights in between."""
