@@ -1,4 +1,4 @@
-"""Verdicts to gradients: GRPO on a weighted mixture of environments. Needs the extra `[train]`."""
+"""The trainer, from verdicts to gradients: GRPO on a weighted mixture of environments. Needs the extra `verigym[train]`."""
 
 from verigym.trainer.config.run import SourceConfig, TrainConfig, build_config, read_config
 
@@ -6,9 +6,9 @@ __all__ = ["Interrupted", "SourceConfig", "TrainConfig", "build_config", "read_c
 
 
 def __getattr__(name: str) -> object:
-    """Return `train` or `Interrupted`.
+    """Return `train` or `Interrupted`, which are imported at first use.
 
-    The loop, and with it torch, is imported only here, because checking configurations needs neither.
+    They import the training loop and torch, which are not needed to check configurations.
     """
     if name in ("Interrupted", "train"):
         from verigym.trainer import loop

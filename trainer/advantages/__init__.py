@@ -1,19 +1,22 @@
 """Advantages: how much better a completion is than others, as pure functions of the rewards.
 
-- `table`: every advantage by name, with what settings must know about it; a new one is a function and an entry there.
-- `group`: compared with the other completions of the prompt (GRPO, Dr. GRPO, RLOO, MaxRL, pass@k, OPO).
-- `batch`: scaled by the whole batch (Lite PPO, REINFORCE++), or made of several rewards a completion (GDPO).
-- `steps`: of tokens, from rewards of steps (process supervision).
-- `gae`: of tokens, from a critic's values, and the critic's loss.
-- `common`: checked rewards, and which groups differ.
+- `table`: all advantages by name, with the properties that checks of settings need. To add an advantage, write a function
+  and add an entry there.
+- `group`: advantages within a group, which is all completions of one prompt (GRPO, Dr. GRPO, RLOO, MaxRL, pass@k, OPO).
+- `batch`: advantages scaled by the whole batch (Lite PPO, REINFORCE++), or made of several rewards per completion (GDPO).
+- `steps`: advantages of tokens, from rewards of steps (process supervision).
+- `turns`: advantages of an episode's turns, from rewards of turns.
+- `gae`: advantages of tokens, from a critic's values; also the critic's loss.
+- `common`: checks of the rewards, and which groups have different rewards.
 
-Shapes: P prompts, G samples a prompt. Row-major flattening of `[P, G]` gives the B = P*G rows of a batch. The functions of
-`group` and `batch` but `gdpo` share
+Shapes: P prompts, G samples per prompt. Row-major flattening of `[P, G]` gives the B = P*G rows of a batch. The following
+holds for all functions of `group` and `batch` except `gdpo`:
 
-- the call `advantage(rewards_PG, scored_PG, *, lengths_PG=None, **own_settings) -> advantages_PG`;
-- a completion without a score (its verifier failed) leaves its group *before* mean and standard deviation are taken,
-  gets advantage 0, and must also be masked from the loss. Whatever stands in its place, nan included, is ignored;
-- a group whose scored rewards are all equal, or with fewer than two of them, gives exactly 0 (`reinforce++`, which knows
-  no groups: a batch). There is nothing to compare, and a rounding residue divided by its own standard deviation would be
-  a full-sized gradient of noise. Rewards that differ only by rounding count as equal: see `common.EQUAL_RELATIVE`.
+- The call is `advantage(rewards_PG, scored_PG, *, lengths_PG=None, **own_settings) -> advantages_PG`.
+- A completion without a score (its verifier failed) is left out of its group *before* mean and standard deviation are
+  taken. It gets advantage 0, and must also be masked from the loss. Its entry in `rewards_PG` is ignored and may be nan.
+- A group gives exactly 0 if its scored rewards are all equal, or if fewer than two are scored: there is nothing to compare.
+  Without this rule, a rounding error, divided by its own standard deviation, would give a full-sized gradient of noise.
+  Rewards that differ only by rounding count as equal: see `common.EQUAL_RELATIVE`. `reinforce++` applies this rule to the
+  batch, because it ignores groups.
 """

@@ -1,8 +1,8 @@
 """Advantages scaled by the whole batch, so that groups whose rewards hardly differ are not amplified.
 
-Shapes: P prompts, G samples a prompt. All take `(rewards_PG, scored_PG, *, lengths_PG=None)` and settings of their
-own; see `advantages` for what they share. Means and deviations are over completions, not tokens, and over the rewards
-of one call: give them the whole batch of a step.
+Shapes: P prompts, G samples per prompt. All functions except `gdpo` take `(rewards_PG, scored_PG, *, lengths_PG=None)` and
+options of their own; `advantages` lists the rules that they share. Means and standard deviations are taken over completions,
+not tokens, and over the rewards of one call, so pass the whole batch of a step.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def gdpo(
 ) -> torch.Tensor:
     """Normalise each of R rewards within its group, sum them with `weights_R`, and normalise the sum over the batch.
 
-    This is GDPO (arXiv 2601.05242). Normalising the sum of the raw rewards would hide which of them differed.
+    This is GDPO (arXiv 2601.05242). Normalising only the sum of the raw rewards would hide which rewards differed.
 
     Args:
         rewards_PGR: floating point rewards `[P, G, R]`, each in any unit; ignored where unscored.

@@ -1,4 +1,4 @@
-"""Shared parts of the advantages: checked rewards in float64, group means, and which groups differ at all.
+"""Shared parts of the advantages: checks of the rewards, group means in float64, and which groups have different rewards.
 
 Shapes: P prompts, G samples a prompt.
 """
@@ -12,10 +12,10 @@ import torch
 from verigym.trainer.tensor_shapes import check_same_shape
 
 EQUAL_RELATIVE = 1e-9
-"""Rewards of a group count as equal if they differ by at most this share of the largest: 0.1 + 0.2 and 0.3 are the same
-reward, added in two ways. For float32 and shorter types it is 8 machine epsilons."""
+"""Rewards of a group count as equal if they differ by at most this share of the largest. For example, 0.1 + 0.2 and 0.3 count
+as equal, although they differ by rounding. For float32 and shorter types the share is 8 machine epsilons."""
 EQUAL_ABSOLUTE = 1e-12
-"""Rewards that differ by less than this count as equal, whatever their size, such as 1 - 0.9 - 0.1 and 0."""
+"""Rewards that differ by at most this count as equal, whatever their size. For example, 1 - 0.9 - 0.1 counts as equal to 0."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Groups:
     compared_PG: torch.Tensor
     """bool, True for the scored completions of groups whose rewards are not all equal."""
     scored_P1: torch.Tensor
-    """Number of scored completions in each group, at least 2, because it and itself minus 1 are divisors."""
+    """Number n of scored completions in each group, raised to 2 if it is smaller, because n and n - 1 are divisors."""
     mean_P1: torch.Tensor
-    """Mean of the scored rewards of each group; meaningful for groups with at least 2."""
+    """Mean of the scored rewards of each group; meaningful only for groups with at least 2 scored completions."""
     deviation_PG: torch.Tensor
     """Reward minus the group's mean; exactly 0 where `compared_PG` is False."""
 

@@ -16,17 +16,17 @@ def gae(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute generalised advantage estimates: `A_t = sum_k (gamma lam)^k d_(t+k)`, `d_t = r_t + gamma V_(t+1) - V_t`.
 
-    See Schulman et al., arXiv 1506.02438, equation 16. With `lam` 1, the advantage is the return minus the value; with
-    `lam` 0, it is the one-step error `d_t`. The value after a row's last token is 0. This also holds for a truncated row:
-    its verdict judges the text so far, so no later reward is missing. Positions outside the mask are skipped: the successor
-    of a token inside the mask is the next token inside the mask.
+    Here r_t is the reward of token t and V_t the value before it; see Schulman et al., arXiv 1506.02438, equation 16. With
+    `lam` 1, the advantage is the return minus the value; with `lam` 0, it is the one-step error `d_t`. The value after a
+    row's last token is 0. This also holds for a truncated row: its verdict judges the text so far, so no later reward is
+    missing. Positions outside the mask are skipped: the successor of a token inside the mask is the next token inside it.
 
     Args:
         rewards_BT: reward of each token, in any unit; ignored outside the mask, like the values.
         values_BT: value of the state before each token, in the unit of the rewards.
         mask_BT: bool, True on the tokens that the policy sampled.
         gamma: discount per token, 0 to 1.
-        lam: 0 to 1; the larger, the more later rewards count instead of values.
+        lam: 0 to 1; a larger `lam` gives more weight to later rewards and less to the critic's values.
 
     Returns:
         (advantages_BT, returns_BT) in the unit of the rewards and the dtype of the values, both 0 outside the mask. The
@@ -54,7 +54,8 @@ def gae(
 def whole_reward(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
     """Return the rewards unchanged, 0 where unscored, in place of advantages.
 
-    This is the entry for runs with a critic: they turn these rewards into advantages by `gae`.
+    The setting `advantage: gae` uses this function. The learner's critic then turns these rewards into advantages of tokens
+    by the function `gae`.
 
     Args:
         rewards_PG: rewards of P prompts with G samples each, in any unit; ignored where unscored.

@@ -1,7 +1,7 @@
 """Advantages within a group: how much better a completion is than the others of the same prompt.
 
-Shapes: P prompts, G samples a prompt. All take `(rewards_PG, scored_PG, *, lengths_PG=None)` and settings of their
-own; see `advantages` for what they share.
+Shapes: P prompts, G samples per prompt. All functions take `(rewards_PG, scored_PG, *, lengths_PG=None)` and options of
+their own; `advantages` lists the rules that they share. In formulas, r is the reward of a completion.
 """
 
 from __future__ import annotations
@@ -117,8 +117,9 @@ def passk(
 ) -> torch.Tensor:
     """Credit only the group's best completion, by its lead over the second: `A = (r1 - r2) / (std + eps)` (arXiv 2503.19595).
 
-    The objective is pass@k. Without its best completion, the best reward of the group would be r2, so the lead is the gain
-    from that completion. If two completions share the first place, all advantages are 0.
+    Here r1 and r2 are the largest and the second largest reward of the group. The objective is pass@k: without its best
+    completion, the group's best reward would be r2, so r1 - r2 is the gain from that completion. If two completions share
+    the first place, all advantages are 0.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.

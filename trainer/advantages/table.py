@@ -1,7 +1,7 @@
-"""The table of advantages: which function each name stands for, and what settings must know about it.
+"""The table of advantages: the function of each name, and the properties that checks of settings need.
 
-A new advantage is a function in a module beside this one and an entry here. Checks of settings, error messages and tests follow
-from the entry's attributes. No torch is imported until a function is taken, so that configurations are checked without it.
+To add an advantage, write a function in a module beside this one and add an entry here. Checks of settings, error messages and
+tests use the entry's attributes. torch is imported only when a function is requested, so configurations are checked without it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ class Advantage:
     location: str
     """`module:function`, in this package."""
     takes: Literal["reward", "components", "critic", "turns"] = "reward"
-    """reward: `function(rewards_PG, scored_PG, *, lengths_PG=None, **options)`. components: `function(rewards_PGR, scored_PG,
-    weights_R, **options)`, for the components in `reward_weights`. critic: called as for reward, but returns rewards, of which
-    the learner's critic makes advantages of tokens. turns: called as for reward, with the rewards of an episode's turns added,
-    of which each turn keeps those from it on."""
+    """How the function is called.
+
+    reward: as `function(rewards_PG, scored_PG, *, lengths_PG=None, **options)`.
+    components: as `function(rewards_PGR, scored_PG, weights_R, **options)`, with the components in `reward_weights`.
+    critic: as for reward. The function returns rewards, from which the learner's critic computes advantages of tokens.
+    turns: as for reward. An episode's reward includes the rewards of its turns; the advantage of a turn leaves out the rewards
+    of earlier turns.
+    """
     needs_group: bool = True
-    """Whether it compares the completions of one prompt, so that one completion a prompt would give only zeros."""
+    """Whether the advantage compares the completions of one prompt. If so, one completion per prompt would give only zeros."""
     negative_rewards: bool = True
     """Whether rewards may be below 0."""
 

@@ -1,6 +1,7 @@
-"""What each step trains on.
+"""Batches: the groups that each step trains on. A group is the completions of one prompt, with their verdicts.
 
-- `builder`: tasks from the mixture, their groups, leftovers and replayed groups; with the state that later steps depend on.
-- `dynamic_sampling`: groups without a signal are replaced until the batch is full (DAPO).
-- `replay`: rare successes of earlier steps, trained on once more.
+- `builder`: makes a batch of new groups, leftovers and replayed groups; keeps the state that later steps depend on.
+- `dynamic_sampling`: samples more groups until enough of them have a signal to fill the batch (DAPO).
+- `replay`: trains once more on rare successes of earlier steps.
+- `ahead`, `stream`: sample later batches while the policy is updated (`overlap`).
 """

@@ -1,7 +1,7 @@
 """`Ahead`: the next step's batch, sampled in a thread while the policy is updated.
 
-Both the update and the sampling begin with the same weights, and each depends on them and on its randomness keys alone, so
-neither can tell which of them ends first.
+Update and sampling begin with the same weights. Each depends only on these weights and on its own randomness keys, so the
+results are the same whichever ends first.
 """
 
 from __future__ import annotations

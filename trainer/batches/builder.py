@@ -22,7 +22,7 @@ from verigym.trainer.tasks.curriculum import Curriculum
 from verigym.trainer.tasks.mixture import Mixture, Source
 
 Collect = Callable[[Sequence[tuple[Source, Prompt]], tuple[object, ...]], list[Group]]
-"""Takes tasks and a randomness key; samples and grades one group for each task."""
+"""Function that takes tasks and a randomness key; it samples and grades one group for each task."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Batch:
     groups: list[Group]
     """Trained on."""
     sampled: list[Group]
-    """Sampled in this step, trained on or not; metrics describe these. If leftovers filled the step, the leftovers."""
+    """Groups sampled in this step, trained on or not; metrics describe these. The leftovers if nothing had to be sampled."""
     metrics: dict[str, float]
 
     def off_policy(self) -> Batch:
@@ -60,7 +60,7 @@ def load_batch(data: Mapping[str, Any], environments: Mapping[str, Environment])
 def refuse_lost_signal(config: TrainConfig, credit: Mapping[str, Credit]) -> None:
     """Refuse dynamic sampling together with an advantage that needs groups of equal rewards.
 
-    Dynamic sampling drops such groups, but with some advantages they have a gradient.
+    Dynamic sampling drops groups of equal rewards, but with some advantages these groups have a gradient.
 
     Raises:
         UsageError: an advantage learns from groups of equal rewards.
@@ -83,9 +83,9 @@ class BatchBuilder:
         """Start without leftovers, replayed groups or pass rates.
 
         Args:
-            config: the run.
+            config: the settings of the run.
             sources: the mixture.
-            credit: the rule of each source, by the source's label.
+            credit: by each source's label, the rule that turns its verdicts into advantages.
 
         Raises:
             UsageError: see `refuse_lost_signal`.
@@ -193,7 +193,11 @@ class BatchBuilder:
         }
 
     def restore(self, drawn: Mapping[str, int], state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint with `drawn` tasks of each source and the `state` of the builder that wrote it.
+        """Restore the builder from a checkpoint.
+
+        Args:
+            drawn: number of tasks drawn from each source, by the source's label.
+            state: returned by the method `state` of the builder that wrote the checkpoint.
 
         Raises:
             UsageError: the checkpoint was saved with other sources.

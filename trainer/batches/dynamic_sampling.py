@@ -18,7 +18,7 @@ class Filled:
     groups: list[Group]
     """At most one a slot of the plan."""
     leftovers: list[Group]
-    """Further groups of this step with a signal, for the next step."""
+    """Further groups of this step with a signal, which the next step may use."""
     missing: int
     """Slots that stayed empty, because `max_oversampling` was reached."""
 
@@ -33,8 +33,8 @@ def refill(
     """Sample groups in rounds until each slot of `plan` has a group with a signal, or the bound on sampling is reached.
 
     A slot is filled with a group of its own source. If a source reaches its bound first, spare groups of other sources fill its
-    slots. All completions of a round are awaited before groups are chosen in order; otherwise short completions would be
-    favoured. The size of a round follows from the share of groups with a signal so far in this step.
+    slots. Groups are chosen in order, after all completions of a round have ended; choosing earlier would favour short
+    completions. The number of groups in a round follows from the share of groups with a signal so far in this step.
 
     Args:
         plan: the source of each slot.
@@ -42,7 +42,7 @@ def refill(
             are dropped, so no group is ever older than one step.
         draw: samples and grades one group for each given source.
         has_signal: returns True if a group has a gradient.
-        max_oversampling: the bound: at most this many times its number of slots are drawn from a source.
+        max_oversampling: the bound: the groups drawn from a source are at most this many times its number of slots.
     """
     slots = Counter(source.label for source in plan)
     sources = {source.label: source for source in plan}

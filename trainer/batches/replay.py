@@ -1,4 +1,4 @@
-"""Replay: groups of earlier steps in which few completions succeeded, each trained on once more."""
+"""Replay: groups of earlier steps in which few completions succeeded; each group is trained on once more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verigym.trainer.rollout.group_json import dump_group, load_group
 
 
 class Replay:
-    """Buffer of groups with rare successes from earlier steps, each of which is trained on once more.
+    """Buffer of groups with rare successes from earlier steps; each group is trained on once more.
 
     It has a maximum size. Groups are stored complete, because the advantage of a success depends on the failures of its group.
     """

@@ -1,8 +1,9 @@
 """`Stream`: batches sampled in a thread, one after another, while the policy is updated (`overlap: free`).
 
-The sampling does not wait for updates, and updates do not wait for pushes, so a batch may hold completions of several policies.
-Each says how many updates its policy had. Groups older than `max_staleness` updates are dropped when the batch is taken: no
-bound on what is sampled ahead can promise that a push arrives in time.
+Sampling does not wait for updates, and updates do not wait until the servers have the new weights. So a batch may hold
+completions from several versions of the policy; each completion records how many updates its policy had. Groups older than
+`max_staleness` updates are dropped when the batch is taken. A limit on the batches that wait would not be enough, because new
+weights may reach the servers late.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from verigym.trainer.batches.builder import Batch
 from verigym.trainer.rollout.collect import Dropped, Group
 
 BuilderState = tuple[Mapping[str, int], Mapping[str, Any]]
-"""Prompts drawn by source, and the rest of a batch builder's state."""
+"""Number of prompts drawn from each source, and the rest of the batch builder's state."""
 POLL_S = 0.5
 """Longest wait before `give_up` is asked again."""
 
@@ -146,7 +147,7 @@ class Stream:
 
     @contextmanager
     def paused(self, give_up: GiveUp) -> Iterator[None]:
-        """Return a context in which no batch is sampled, once the batch that is being sampled now is complete.
+        """Wait until the batch that is being sampled is complete, and return a context in which no batch is sampled.
 
         Raises:
             Dropped: `give_up` returned True.

@@ -21,7 +21,7 @@ logger = logging.getLogger("verigym.trainer")
 WHOLE = 64 * 2**20
 """Files of up to this many bytes are hashed whole."""
 ENDS = 2**20
-"""Bytes at each end of a larger file that are hashed with its size, because reading all weights would take minutes."""
+"""Of a file larger than `WHOLE`, only the size and this many bytes at each end are hashed: reading all would take minutes."""
 
 
 def input_hashes(config: TrainConfig, environments: Iterable[Environment] = ()) -> dict[str, str]:
@@ -30,7 +30,7 @@ def input_hashes(config: TrainConfig, environments: Iterable[Environment] = ()) 
     Files from the hub and files that environments read are not hashed.
 
     Args:
-        config: the run; its model and sources must exist.
+        config: the settings of the run; its model and sources must exist.
         environments: the run's environments. Only the code of the user's own environments is hashed, see `own_code`.
     """
     hashes: dict[str, str] = {}

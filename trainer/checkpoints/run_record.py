@@ -34,7 +34,7 @@ def record_start(output: Path, made: Mapping[str, Any], inputs: Mapping[str, str
 
     Args:
         output: the run's folder.
-        made: everything that decides what is computed, as JSON data; see `store.made_with`.
+        made: the settings and grader ids that change the results, as JSON data; see `store.made_with`.
         inputs: hashes of the inputs, by name.
         done: number of steps already finished when this start begins.
     """

@@ -55,7 +55,7 @@ NAME = re.compile(r"step-(\d{8})")
 
 
 class State(BaseModel):
-    """The manifest of a checkpoint: what the file `state.json` in its folder holds."""
+    """The manifest of a checkpoint: the content of the file `state.json` in the checkpoint's folder."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -97,7 +97,7 @@ class Timer:
 
 
 def made_with(config: StepSettings, graders: Mapping[str, str]) -> dict[str, Any]:
-    """Return everything that decides what is computed, as JSON data: the settings in `config` and each source's grader id."""
+    """Return, as JSON data, the settings in `config` that change the results of a run, and each source's grader id."""
     # A falling schedule depends on `steps`, too.
     free = FREE_FIELDS if config.schedule == "constant" else FREE_FIELDS - {"steps"}
     return {**config.model_dump(mode="json", exclude=free), "graders": dict(graders)}
@@ -164,7 +164,7 @@ def save(
 ) -> Path:
     """Write the checkpoint of a finished step, and delete old ones until `keep` are left.
 
-    Checkpoints made because of the time that had passed are deleted before those that were due at their step. If the process is
+    Checkpoints that were made because of elapsed time are deleted before those that were due at their step. If the process is
     killed, the folder has either the complete new checkpoint or only older ones.
 
     Args:
@@ -177,7 +177,7 @@ def save(
         batch_state: leftovers, replay and curriculum, see `BatchBuilder.state`.
         world: the processes, which share the folder; the main one completes the checkpoint.
         contents: hashes of the run's inputs.
-        by_time: True if the checkpoint is due only because of the time that has passed.
+        by_time: True if the checkpoint is due only because of elapsed time.
     """
     final = folder / f"step-{step:08d}"
     partial = folder / f".partial-step-{step:08d}"
@@ -238,12 +238,12 @@ def latest(folder: Path, made: Mapping[str, Any], steps: int, config: StepSettin
         folder: folder of the run's checkpoints.
         made: see `made_with`.
         steps: number of steps of the run.
-        config: the present settings. If they are given, a checkpoint may lack settings that its version of verigym did not
-            have yet, as long as these settings now have their default values.
+        config: the present settings. If given, a checkpoint of an older version of verigym may lack newer settings, as long
+            as these settings have their default values now.
 
     Raises:
-        UsageError: the checkpoint, or the run without a checkpoint, was made with other settings; the checkpoint is beyond
-            `steps`; or all checkpoints are damaged.
+        UsageError: the checkpoint, or a run that has no checkpoint yet, was made with other settings; the checkpoint has more
+            steps than `steps`; or all checkpoints are damaged.
     """
     for partial in folder.glob(".partial-*"):
         shutil.rmtree(partial)

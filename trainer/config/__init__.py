@@ -1,11 +1,12 @@
-"""Settings: every field with a sentence, unknown keys refused with a suggestion, presets by paper, overrides. Imports no torch.
+"""Settings of a run. Each field has a description, and unknown keys are refused with a suggestion. Imports no torch.
 
 - `run`: a GRPO run (`TrainConfig`, `read_config`), made of the groups below
-- `sampling`, `update`, `engine`, `model`, `monitoring`: groups of fields; `engine` also has the table of engines
+- `sampling`, `episodes`, `update`, `engine`, `model`, `monitoring`: groups of fields; `engine` also has the table of engines
+- `step_settings`: the settings that a GRPO run and the other training stages have in common
 - `frozen`: base class of all settings
-- `presets`: a paper's settings by its name
-- `checks`: settings that another setting leaves without effect are refused
-- `synonyms`: names of TRL and verl, and former names, each with the field to use
-- `lookup`: functions that settings name, with their options
-- `overrides`: `key=value` of the command line, and the place in the file that an error is about
+- `presets`: the settings of a paper, by the paper's name
+- `checks`: refuses settings that have no effect because of another setting
+- `synonyms`: names of settings in TRL and verl, and former names, each with the field to use
+- `lookup`: finds the functions that settings name, and binds their options
+- `overrides`: `key=value` arguments of the command line, and the line of the file that an error is about
 """

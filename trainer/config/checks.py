@@ -15,11 +15,11 @@ from verigym.trainer.config.presets import PRESETS
 from verigym.trainer.config.update import CriticFields
 
 Rule = tuple[tuple[str, ...], Callable[[Any], bool], str]
-"""Fields, a test whether they have an effect, and what they are about with what to set."""
+"""Names of fields, a test of the settings that is True if these fields have an effect, and the end of the error message."""
 
 
 def engine_rules(fields: Container[str]) -> tuple[Rule, ...]:
-    """Return a rule for each setting in `fields` that belongs to certain engines: with any other engine it has no effect."""
+    """Return a rule for each setting in `fields` that only certain engines use, and that has no effect with the others."""
     rules: list[Rule] = []
     for setting in dict.fromkeys(setting for entry in ENGINES.values() for setting in entry.settings if setting in fields):
         takers = tuple(name for name, entry in ENGINES.items() if setting in entry.settings)

@@ -1,4 +1,4 @@
-"""The table of engines, and the settings of what samples completions."""
+"""The table of engines, which sample completions, and the settings of the engines."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class EngineEntry:
     """
 
     target: str
-    """`module:Class`, imported when a run uses it. `Class.from_config(config, model, codec)` makes the engine."""
+    """`module:Class`, imported when a run uses this engine. `Class.from_config(config, model, codec)` makes the engine."""
     what: str
     """One phrase, for docs/engines.md."""
     where: str
     """Which process samples, for docs/engines.md."""
     settings: tuple[str, ...] = ()
-    """Settings that have an effect with this engine, and with no engine that does not list them."""
+    """Settings of this engine. A setting has an effect only with the engines that list it here or in `required`."""
     required: tuple[str, ...] = ()
-    """Settings that must be given with this engine, and with no engine that does not list them."""
+    """Settings that must be given with this engine. Engines that do not list such a setting refuse it."""
     package: str | None = None
-    """Optional package that must be installed, a name of `envs.extras`."""
+    """Optional package that the engine needs, by its name in `envs.extras`; None if it needs none."""
     own_weights: bool = False
-    """Whether it samples from weights of its own, which `sync` replaces, and not from the policy itself."""
+    """Whether the engine samples from its own copy of the weights, which `sync` replaces, and not from the policy itself."""
     distributed: bool = False
     """Whether it works in a run of several processes (torchrun)."""
     free: bool = False
-    """Whether it takes new weights while it samples, as `overlap: free` needs: a `FreeEngine`."""
+    """Whether the engine can take new weights while it samples, as `overlap: free` needs. If so, it is a `FreeEngine`."""
     joins: bool = False
-    """Whether completions can join while others are sampled, as `episode_order: free` needs."""
+    """Whether the engine can start new completions while others are sampled, as `episode_order: free` needs."""
 
 
 ENGINES: Mapping[str, EngineEntry] = {
@@ -93,7 +93,7 @@ ENGINES: Mapping[str, EngineEntry] = {
         joins=True,
     ),
 }
-"""Every engine by the name that `engine` takes. An entry here, its class, and its settings in `EngineFields` add an engine."""
+"""Every engine by the value of the setting `engine`. A new engine needs a class, an entry here, and its settings below."""
 
 
 class EngineFields(Frozen):
@@ -101,7 +101,7 @@ class EngineFields(Frozen):
 
     engine: str = Field(default="native", description=f"What samples completions: {', '.join(ENGINES)}; see docs/engines.md.")
     vllm_dtype: Literal["fp32", "bf16", "fp16"] | None = None
-    """Precision of vLLM's weights and activations; the run's dtype when left out. A server has its own."""
+    """Precision of vLLM, or of the weights sent to servers, which compute in their own; the run's dtype when left out."""
     vllm_max_model_len: int | None = Field(default=None, ge=1)
     """Most tokens of prompt and completion together, for engine vllm; max_prompt_tokens + max_new_tokens when left out, or with
     episodes max_context_tokens."""
@@ -124,7 +124,7 @@ class EngineFields(Frozen):
     vllm_timeout_s: float = Field(default=600.0, gt=0)
     """Most seconds for one completion, or for loading weights."""
     vllm_wait_s: float = Field(default=600.0, gt=0)
-    """Seconds for which all servers may fail before the run stops; at the start, any of them."""
+    """Seconds for which all servers may fail before the run stops; at the start, the limit holds for each single server."""
     vllm_retries: int = Field(default=5, ge=1)
     """Tries for one completion, on any servers, before the run stops."""
 

@@ -19,12 +19,12 @@ class EpisodeFields(Frozen):
     max_turn_tokens: int | None = Field(default=None, ge=1)
     """In episodes: most tokens that are sampled in one turn; when left out, max_new_tokens alone counts."""
     max_context_tokens: int | None = Field(default=None, ge=1)
-    """In episodes: most tokens of prompt and episode together, what is read included; the model's positions when left out."""
+    """In episodes: most tokens of prompt and all turns together, replies of tools included; the model's limit when left out."""
     turn_timeout_s: float = Field(default=30.0, gt=0)
     """In episodes: wall time that a session may take to answer one turn."""
     episode_order: TurnOrder = "lockstep"
-    """In episodes: lockstep samples the next turns of all together, so that a run resumes bit by bit; with free, each goes on
-    as soon as its own reply is there, which saves time where tools are slow."""
+    """In episodes: lockstep samples the next turns of all episodes together, so that a resumed run is bit-identical. free
+    continues each episode as soon as its own reply has arrived, which saves time where tools are slow."""
     episode_cache_mb: int = Field(default=1024, ge=0)
     """In episodes, for engine native: most memory, in MiB, of the keys and values that are kept from turn to turn. Turns of
     episodes that do not fit are computed from the first token. 0 keeps none."""

@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """A base of immutable settings that refuse unknown keys. The string under a field is the field's description."""
+    """Base class of immutable settings that refuse unknown keys. The string under a field is the field's description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())

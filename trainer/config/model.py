@@ -13,18 +13,18 @@ class OptimizerFields(Frozen):
     """Settings of the precision of the optimizer's state."""
 
     optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
-    """adamw_8bit holds both moments in 8 bits (2110.02861), those of tensors below 4,096 numbers excepted."""
+    """adamw_8bit holds both moments in 8 bits (2110.02861), except for tensors with fewer than 4,096 elements."""
 
 
 class AdapterFields(OptimizerFields):
-    """Settings of LoRA adapters and of the base's precision. Adapters have no dropout: sampler and trainer must agree."""
+    """Settings of LoRA adapters and of the base's precision. Adapters have no dropout, so that sampler and trainer agree."""
 
     lora_rank: int = Field(default=0, ge=0)
     """Rank of the adapters that are trained in place of the model's weights (LoRA, 2106.09685); 0 trains the weights."""
     lora_alpha: float = Field(default=32.0, gt=0, allow_inf_nan=False)
     """With lora_rank: the adapters' product is multiplied by lora_alpha / lora_rank."""
     lora_targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    """With lora_rank: layers that get one, all linear ones but the head, or those of such names as [q_proj, v_proj]."""
+    """With lora_rank: layers that get an adapter: all linear ones except the head, or a list such as [q_proj, v_proj]."""
     lora_base: Literal["fp32", "bf16", "4bit"] = "fp32"
     """With lora_rank: precision of the frozen weights; bf16 and 4bit (QLoRA's NF4, 2305.14314) go with dtype bf16."""
 
@@ -42,7 +42,7 @@ class ShardFields(Frozen):
     """Settings of how several processes (torchrun) divide the model. A run may be resumed with another value."""
 
     shard: Literal["optimizer", "full"] = "optimizer"
-    """optimizer: weights and gradients are whole in each process while it samples and updates. full: one layer at a time is."""
+    """optimizer: each process has whole weights and gradients while it samples and updates. full: one whole layer at a time."""
 
 
 class KernelFields(Frozen):

@@ -17,11 +17,11 @@ class MonitoringFields(Frozen):
     on_dead_run: Literal["warn", "stop"] = "warn"
     """What to do after dead_run_steps steps in a row without any gradient from the rewards."""
     dead_run_steps: int = Field(default=20, ge=1)
-    """Steps in a row without an advantage, with a gradient of exactly 0, or with gae of equal rewards: then the run is dead."""
+    """The run is dead after this many steps in a row with no advantage, a gradient of 0 or, with gae, equal rewards."""
     on_broken_grader: Literal["warn", "stop"] = "stop"
-    """When a source's grader fails on more than broken_grader_share of its completions, or scores none of its first 200."""
+    """What to do when a grader fails on more than broken_grader_share of its completions, or scores none of the first 200."""
     max_bad_steps: int = Field(default=3, ge=1)
-    """The run stops after this many steps in a row with an infinite or nan update. It is skipped and kept in bad_batches/."""
+    """The run stops after this many infinite or nan updates in a row. Each is skipped, and its batch saved in bad_batches/."""
     sampled_nll_floor: float = Field(default=0.05, ge=0, lt=1)
     """Warn when the sampled NLL, an estimate of the entropy, is below this share of what it was at first; 0 for never."""
     sampled_nll_ceiling: float = Field(default=4.0, gt=1)
@@ -49,4 +49,4 @@ class ResumeFields(Frozen):
     """Settings of the checks on resume. They may differ between the starts of one run."""
 
     changed_inputs: Literal["refuse", "accept"] = "refuse"
-    """What to do where the model's folder, a data file or your environment's code is not what it was at the checkpoint."""
+    """What to do if the model's folder, a data file or your environment's code has changed since the checkpoint."""

@@ -1,4 +1,4 @@
-"""`key=value` overrides, and the place in the file of errors that appear after it was read."""
+"""`key=value` overrides of settings, and the line of the file for errors that are found after the file was read."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def apply_override(fields: dict[str, Any], override: str) -> Loc:
 
 
 def place_of(fields: Mapping[str, Any], message: str, around: Loc = ()) -> Loc | None:
-    """Return the path of the field or source that `message` begins with; None if it begins with neither.
+    """Return the path of the field or source that `message` begins with; None if it does not begin with one.
 
     Args:
         fields: the fields of a run or a stage, as in the file.
-        message: such as `field 'sources.0.weight': ...`, `model: ...` or `source 'math': ...`.
+        message: an error message, such as `field 'sources.0.weight': ...`, `model: ...` or `source 'math': ...`.
         around: the path of `fields` in the document.
     """
     if named := _FIELD.match(message):

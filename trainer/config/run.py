@@ -103,7 +103,7 @@ class TrainConfig(
     checkpoint_every: int = Field(default=50, ge=1)
     """Steps between checkpoints; the last step always gets one."""
     checkpoint_minutes: float = Field(default=10.0, ge=0)
-    """A step that ends this long after the last checkpoint, or the start, gets one, too; 0 for never."""
+    """A step that ends this many minutes after the last checkpoint, or after the start, gets one, too; 0 for never."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """How many checkpoints are kept; older ones are deleted, first those that checkpoint_minutes made."""
     samples_per_step: int = Field(default=2, ge=0)

@@ -27,7 +27,7 @@ class SamplingFields(Frozen):
     temperature: float = Field(default=1.0, gt=0, le=10)
     """Sampling temperature in training."""
     broken_grader_share: float = Field(default=0.2, gt=0, le=1)
-    """Where a source's judge raises on more than this share of its last 200 completions, those it raises on are unscored."""
+    """If a source's judge raises errors on more than this share of its last 200 completions, such completions are unscored."""
     overlap: Literal["none", "one_step", "free"] = "none"
     """one_step: the next step's completions are sampled while the policy is updated, by the policy as it was before. free: the
     servers sample without a pause and take new weights in between."""
@@ -52,7 +52,7 @@ class SamplingFields(Frozen):
     dynamic_sampling: bool = False
     """Groups without a signal are left out, and prompts are drawn until prompts_per_step groups have a signal (DAPO)."""
     max_oversampling: float = Field(default=3.0, ge=1, le=100)
-    """With dynamic_sampling: most prompts drawn per step, as a multiple of each source's share; then the step is smaller."""
+    """With dynamic_sampling: most prompts drawn per step, as a multiple of each source's share; a step may stay smaller."""
     curriculum: bool = False
     """Tasks are sorted into easy, normal and hard by their running pass rate; the shares below say how often each comes."""
     hard_share: float = Field(default=0.25, ge=0, le=1)
@@ -73,7 +73,7 @@ class SamplingFields(Frozen):
     """With replay_share: steps after which a kept group is too old."""
 
     canary_share: float = Field(default=0.02, ge=0, le=0.5)
-    """Canaries (tasks that no answer solves) per prompt of a step, in addition to these, where an environment has some."""
+    """Canaries (tasks that no answer solves) per prompt of a step, in addition to the prompts, if an environment has some."""
 
     @model_validator(mode="after")
     def _sampling_is_consistent(self) -> Self:

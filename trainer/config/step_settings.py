@@ -1,4 +1,4 @@
-"""The settings that all training in steps has: a GRPO run and the stages alike."""
+"""The settings that a GRPO run and the other training stages have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of settings in TRL and verl, and former names here, each with the name to use: hints that spelling cannot find."""
+"""Names of settings in TRL and verl, and former names, each with the name to use here, for hints on unknown settings."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ STAGE_FIELDS: Mapping[str, str] = {
     "train_file": "`data`, a list of files",
     "train_files": "`data`, a list of files",
 }
-"""As `FIELDS`, for stages other than grpo, which count examples and not prompts."""
+"""The same as `FIELDS`, for the stages besides grpo. These count examples, not prompts."""
 _TARGET = re.compile(r"`([a-z_]+)")
 
 
@@ -160,7 +160,7 @@ def elsewhere(name: str, known: Collection[str]) -> str:
 
 
 def refuse_foreign(fields: Mapping[str, object], known: Collection[str]) -> None:
-    """Refuse fields that are known under another name in this trainer.
+    """Refuse fields that have another name in this trainer.
 
     Args:
         fields: the given settings.
@@ -178,7 +178,7 @@ def suggestion(field: str, value: str, known: Collection[str]) -> str:
     """Return a suggestion for an unknown value: this trainer's name for another trainer's term, else the nearest spelling.
 
     Args:
-        field: such as `loss`.
+        field: name of the setting, such as `loss`.
         value: the unknown value.
         known: the valid values.
     """

@@ -24,7 +24,7 @@ class UpdateFields(Frozen):
     clip_high: float | None = None
     """Clip range above a ratio of 1, DAPO takes 0.28; the loss's own default when left out."""
     dual_clip: float | None = None
-    """Where the advantage is negative, the loss is at most this many times minus the advantage; none when left out."""
+    """Where the advantage A is negative, the loss is at most dual_clip times -A; no such limit when left out."""
     delta: float | None = None
     """The loss's `delta`: a bound of the ratio on its unclipped side, or of a change in probability (dppo_tv)."""
     loss_options: Mapping[str, Any] = {}
@@ -34,7 +34,7 @@ class UpdateFields(Frozen):
     kl_coef: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight of the KL to the initial model; with 0 no reference model is kept in memory."""
     reference_every: int = Field(default=0, ge=0)
-    """With kl_coef: every so many steps the policy becomes the KL's reference; 0 keeps the initial model."""
+    """With kl_coef: steps after which the current policy replaces the KL's reference model; 0 keeps the initial model."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
     """See trainer/losses/kl.py. k1 is unbiased in the reward; in the loss its expected gradient is 0, and a run warns of it."""
     kl_place: Literal["loss", "reward"] = "loss"
@@ -68,7 +68,7 @@ class UpdateFields(Frozen):
     """Largest global norm of the gradient; larger ones are scaled down."""
 
     micro_batch_tokens: int = Field(default=8192, ge=1)
-    """Most tokens of a forward and backward pass, padding included. A shared prompt counts once, and a quarter per row."""
+    """Most tokens of a forward and backward pass, padding included. A shared prompt counts once, plus a quarter per row."""
     shared_prefix: bool = True
     """Runs a prompt once for its whole group; models that cannot share it run it with each completion."""
     logprob_chunk: int | None = Field(default=None, ge=1)

@@ -1,4 +1,4 @@
-"""Length in the rewards of a group, before advantages are taken: DAPO's soft punishment, or a fixed reward where truncated."""
+"""Changes rewards by length, before advantages are computed: DAPO's soft punishment, or a fixed reward if truncated."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from verigym.trainer.rollout.collect import Group
 
 
 def punish_overlong(group: Group, max_tokens: int, cache: int) -> Group:
-    """Return `group` with a length penalty added to its rewards as component `overlong`, and noted in the reasons.
+    """Return a copy of `group` whose rewards include a length penalty.
 
-    Unscored completions and all statuses stay, so accuracy does not change.
+    The penalty is also the component `overlong`, and each reason mentions it. Unscored completions and all statuses stay
+    as they are, so accuracy does not change.
 
     Args:
         group: completions with verdicts.
@@ -36,9 +37,10 @@ def punish_overlong(group: Group, max_tokens: int, cache: int) -> Group:
 
 
 def price_truncated(group: Group, reward: float) -> Group:
-    """Return `group` with `reward` for each scored completion that the token limit cut off, noted in its reason.
+    """Return a copy of `group` in which each scored completion that the token limit cut off has the reward `reward`.
 
-    This is Tulu 3's reward for a response without an end-of-sequence token (2411.15124, table 21). Statuses do not change.
+    Its reason mentions this. Tulu 3 gives such a reward to a response without an end-of-sequence token (arXiv 2411.15124,
+    table 21). Statuses do not change.
 
     Args:
         group: completions with verdicts.

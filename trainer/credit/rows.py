@@ -1,6 +1,6 @@
 """From verdicts to training rows: each source's rewards become advantages by the source's own rule.
 
-Legend: P prompts, G samples a prompt, R rewards a completion.
+Legend: P prompts, G samples per prompt, R rewards per completion.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class Credit:
     reward_weights: Mapping[str, float] = field(default_factory=dict)
     """For gdpo: the components that count as rewards, with their weights; empty for other advantages."""
     terms: tuple[Term, ...] = ()
-    """The summands of the reward, where step_rewards is on and a part of the environment scores steps; else empty."""
+    """The summands of the reward, if step_rewards is on and a part of the environment scores steps; else empty."""
     step_parts: frozenset[str] | None = None
-    """The parts that declare that they score steps, where step_rewards is on."""
+    """Names of the environment's parts that declare that they score steps; None if step_rewards is off."""
     by_turn: bool = False
     """Whether each turn of an episode gets an advantage of its own."""
     reward_scale: float = 1.0
-    """Factor of the rewards before penalties and advantages; logs show the rewards as graded."""
+    """Factor by which rewards are multiplied before penalties and advantages; logs show the rewards without it."""
 
     @property
     def outcome_terms(self) -> tuple[Term, ...]:
         """Return the components whose rewards count for the completion as a whole: those whose steps are not credited by token.
 
-        An environment without components counts as its own only component.
+        An environment without components counts as a single component.
         """
         return tuple(term for term in self.terms if not term.steps or not term.part)
 
@@ -58,9 +58,9 @@ def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | No
     """Return the rule of each source, by the source's label.
 
     Args:
-        config: the run.
-        environments: by the label of their source. None before they are loaded: then it is not checked whether they can
-            provide the steps that step_rewards needs.
+        config: the settings of the run.
+        environments: the environments by their source's label; None before they are loaded. Without them, it is not checked
+            whether they can provide the steps that step_rewards needs.
 
     Raises:
         UsageError: an advantage or one of its options is unknown or out of range, an advantage conflicts with another setting,
@@ -180,7 +180,8 @@ def training_rows(
 ) -> list[list[TrainingRow]]:
     """Return the training rows of each group.
 
-    Unscored completions and those of canaries are masked; with `mask_truncated`, so are those that the token limit cut off.
+    Unscored completions and those of canaries (tasks that no answer solves) are masked. With `mask_truncated`, completions
+    that the token limit cut off are masked, too.
 
     Args:
         groups: completions with verdicts, the same number in each group.
@@ -298,7 +299,7 @@ def _warn_of_absent(groups: Sequence[Group], names: Iterable[str]) -> None:
 
 
 def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) -> bool:
-    """Return True if at least one completion of the group would be trained on with an advantage other than 0.
+    """Return True if at least one completion of the group would be trained on with a nonzero advantage.
 
     With step_rewards the result may be True although every token's advantage is 0: this happens if steps differ only within
     one token, or if outcome and steps cancel at every token.

@@ -19,7 +19,7 @@ from verigym.trainer.rollout.collect import Group
 
 
 def tokens_until(codec: Codec, token_ids: Sequence[int], characters: int) -> int:
-    """Return the smallest number of the first tokens in `token_ids` that decode to at least `characters` characters.
+    """Return how many tokens from the start of `token_ids` are needed to decode to at least `characters` characters.
 
     The number is at least 1 and at most `len(token_ids)`. The offsets of a tokenizer cannot be used, because tokenizing the
     text again may give other tokens than were sampled.
@@ -67,8 +67,8 @@ def credited_terms(group: Group, terms: Sequence[Term]) -> list[Term]:
     """Return the components whose steps are credited by token in this group.
 
     For a composed environment, these are all components that can score steps, even if they scored none in this group: the
-    outcome must consist of the same components in every group. An environment without components is its own only component;
-    if no verdict in the group has steps, none is credited by token.
+    outcome must consist of the same components in every group. An environment without components counts as a single
+    component, which is credited by token only if a verdict in the group has steps.
     """
     return [term for term in terms if term.steps and (term.part or any(score.steps for score in group.scores if score.scored))]
 
@@ -78,9 +78,10 @@ def token_advantages(
 ) -> list[tuple[float, ...]] | None:
     """Return an advantage for each token of each completion; None if an environment without components has scored no steps.
 
-    For a composed environment, a token's advantage is the outcome advantage of its completion plus, for each component that
-    scores steps, the component's weight times its process supervision, normalised over the steps of that component alone.
-    An environment without components uses process supervision only, because its reward consists of the steps.
+    For a composed environment, a token's advantage is the outcome advantage of its completion plus one term for each
+    component that scores steps. This term is the component's weight times the token's advantage from process supervision,
+    normalised over the steps of that component alone. An environment without components uses process supervision only,
+    because its reward consists of the steps.
 
     Args:
         group: completions with verdicts.

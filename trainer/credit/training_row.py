@@ -13,21 +13,21 @@ class TrainingRow:
     token_ids: tuple[int, ...]
     advantage: float
     trained: bool
-    """False leaves the row out of every sum and denominator: it is unscored, of a canary, or truncated and masked."""
+    """Whether the row counts in sums and denominators. False for unscored, canary and masked truncated completions."""
     sampler_logprobs: tuple[float, ...] | None = None
     """Log-probability of each token when it was sampled."""
     old_logprobs: tuple[float, ...] | None = None
-    """Log-probability of each token before the first update on this batch; None where there is only one update. An off-policy
-    row may have its sampler's here, and keeps them."""
+    """Log-probability of each token before the first update on this batch; None if there is only one update. For an off-policy
+    row, these may be the sampler's log-probabilities, which are then kept."""
     token_advantages: tuple[float, ...] | None = None
-    """One for each token, in place of `advantage`: from rewards of steps, or from a critic."""
+    """One advantage for each token, used instead of `advantage`: from rewards of steps or turns, or from a critic."""
     off_policy: bool = False
-    """Whether the policy of an earlier step sampled it (a leftover, a replay), so that its `sampler_logprobs` differ from the
-    current policy's."""
+    """Whether the policy of an earlier step sampled the completion (a leftover or a replayed group), so that `sampler_logprobs`
+    differ from the current policy's."""
     loss_mask: tuple[bool, ...] | None = None
-    """False for tokens that the policy did not sample, see `Generated.loss_mask`: in no loss, mean or denominator."""
+    """False for tokens that the policy did not sample, which count in no loss or mean; see `Generated.loss_mask`."""
     values: tuple[float, ...] = ()
-    """With a critic: its value of the state before each token, at the start of the step."""
+    """With a critic: the critic's value of the state before each token, at the start of the step."""
     returns: tuple[float, ...] = ()
     """With a critic: the targets of `values`."""
 

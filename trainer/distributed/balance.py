@@ -12,14 +12,14 @@ def share_rows(
 ) -> list[int]:
     """Return the numbers of the rows that this process runs, ascending. Each row goes to exactly one process.
 
-    All rows of a prompt go to one process, so that the prompt runs only once. They are split if they have many more tokens than
-    an even share. The bundles of rows are assigned greedily, the largest first, to the process with the fewest tokens.
+    All rows of a prompt form a bundle for one process, so that the prompt runs only once. A bundle with many more tokens than
+    an even share is split. Bundles are assigned greedily, the largest first, to the process with the fewest tokens.
 
     Args:
-        prompts: token ids of all rows' prompts.
-        completions: token ids of all rows' completions.
+        prompts: token ids of the prompt of each row.
+        completions: token ids of the completion of each row.
         numbers: the rows to run.
-        world: the processes.
+        world: the processes that train together.
     """
     if world.size == 1:
         return list(numbers)

@@ -1,9 +1,9 @@
 """`shard: optimizer`: FSDP2, with weights, gradients and optimizer state of a model sharded over processes between its passes.
 
-At rest each process holds its rows of every matrix. `gather` adds the whole weights, for generation and for the passes of an
-update. During these no process waits for another, so each may run any number of micro-batches of any shape.
-`ShardedPolicy.reduce_gradients` ends an update's passes: it sums the gradients over all processes, leaves each its rows, and
-frees the whole weights. The functions here do nothing to a model that was never sharded.
+Between passes, each process holds only its rows of every matrix. `gather` adds the whole weights, for generation and for the
+passes of an update. During both, no process waits for another, so each may run any number of micro-batches of any shape.
+`ShardedPolicy.reduce_gradients` ends an update's passes: it sums the gradients over all processes, leaves each process its
+rows, and frees the whole weights. The functions here do nothing to a model that was never sharded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def shard(model: Any, world: World, device: torch.device) -> None:
 
     Args:
         model: a transformers causal language model, the same in every process, on the device that `World.loading` returns.
-        world: the processes.
+        world: the processes that train together.
         device: device of this process.
     """
     if world.size == 1:
@@ -54,7 +54,7 @@ def shard(model: Any, world: World, device: torch.device) -> None:
 
 
 def gather(model: Any) -> None:
-    """Give every process the full weights of `model`. They are a copy: after a change, call `release` and gather again."""
+    """Give every process a copy of the full weights of `model`. After the weights change, call `release` and gather again."""
     for part in _parts(model):
         part.unshard()
 
@@ -70,7 +70,7 @@ def gathered(model: Any) -> Iterator[None]:
     """Return a context in which any number of forward passes of `model` may run.
 
     With `shard: full`, the passes run in lock step with the other processes. Otherwise the full weights of a sharded model are
-    gathered for the context, and released at its end unless they were gathered before.
+    gathered for the context and released at its end. If they were gathered before, they stay gathered.
     """
     if lock_step_of(model) is not None:
         with lock_step_passes(model):
@@ -103,7 +103,7 @@ class ShardedPolicy:
 
         Args:
             model: the policy. In a single process, it is its own inference copy.
-            world: the processes.
+            world: the processes that train together.
             device: device of this process.
         """
         self.model = model

@@ -1,9 +1,9 @@
 """`shard: full`: a model that no process ever holds as a whole.
 
-Each process reads its rows of every matrix from the files of the model. A repeated layer is gathered when it runs and freed
-after it, and its gradient is summed over the processes and cut into rows before the next layer's begins. What is not in a
-repeated layer (embeddings, last norm, head) is gathered within `gathered`, because the chunked log-probabilities read the head,
-and its gradient, too, is cut after each micro-batch.
+Each process reads its rows of every matrix from the files of the model. A repeated layer is gathered before it runs and freed
+afterwards. Its gradient is summed over the processes and cut into rows before the gradient of the next layer is computed. The
+other parameters (embeddings, last norm, head) stay gathered within the context `gathered`, because the chunked
+log-probabilities read the head. Their gradients are cut into rows after each micro-batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from verigym.trainer.models.path import require_model
 
 INDEX = "model.safetensors.index.json"
 PART_BYTES = 2**31
-"""Most bytes of a file of the final model, which the first process holds while it collects them; one tensor may be larger."""
+"""Most bytes of one file of the final model, unless a tensor is larger. The first process holds a whole file in memory."""
 
 
 class FullyShardedPolicy:
@@ -70,7 +70,8 @@ class FullyShardedPolicy:
 def repeated_layers(model: nn.Module) -> list[nn.Module]:
     """Return the repeated blocks of `model`, such as its decoder layers.
 
-    These are the members of the module list whose class has the most parameters.
+    These are the members of a module list. Of several lists, it is the one where the most frequent class of members has the
+    most parameters.
 
     Raises:
         UsageError: the model has no module list.
@@ -122,7 +123,7 @@ def load_sharded(
 
     Args:
         path: directory of a model whose weights are safetensors.
-        world: the processes.
+        world: the processes that train together.
         device: device of this process.
         trained: False for a reference, whose weights never get a gradient.
         wrap: turns the model, whose parameters have no memory yet, into another model, such as a critic with the decoder as
@@ -269,7 +270,7 @@ def export_sharded(model: Any, folder: Path, world: World, part_bytes: int = PAR
     Args:
         model: fully sharded.
         folder: made if absent; the first process writes.
-        world: the processes.
+        world: the processes that train together.
         part_bytes: largest size of a file in bytes, unless a tensor is larger.
     """
     parameters = list(model.named_parameters())

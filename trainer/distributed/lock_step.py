@@ -1,9 +1,9 @@
 """Lock step: processes that share every layer of a model run it the same number of times.
 
-A layer whose weights are sharded is gathered by all processes together whenever it runs. But a process samples its own
-completions and trains on its own rows, so the numbers of its passes differ from the others'. Before each pass within a
-`LockStep` the processes therefore exchange one number: who has a pass to make. One that has none left makes a pass of a single
-token instead, with a gradient of exactly zero where the others train, until no process has any left.
+A layer whose weights are sharded is gathered by all processes together whenever it runs. But each process samples its own
+completions and trains on its own rows, so processes need different numbers of passes. Before each pass within a `LockStep`,
+the processes therefore tell each other which pass they make next, if any. A process that has no pass left runs a single token
+instead, until no process has a pass left. When the others train, the gradient of this token is exactly zero.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class LockStep:
     """
 
     def __init__(self, model: Any) -> None:
-        """Watch the passes of `model`.
+        """Register a hook that runs before each pass of `model`.
 
         Args:
-            model: a causal language model or a critic; called with `input_ids` and `use_cache` it returns `logits`.
+            model: a causal language model or a critic. Called with `input_ids` and `use_cache`, it returns `logits`.
         """
         self._model = model
         self._active = False
         self.dummies = 0
-        """Passes of a single token that this process has made for the others' sake."""
+        """Number of single-token passes that this process has run only because other processes had a pass."""
         decoder(model).register_forward_pre_hook(self._before_pass)
 
     @contextmanager

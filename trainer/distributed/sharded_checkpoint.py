@@ -29,9 +29,9 @@ Rows = Callable[[int, int], torch.Tensor]
 
 
 def whole_model(start: Path | None) -> Path | None:
-    """Return `start` if it is a checkpoint that a single process wrote, whose full weights can be loaded like any model's.
+    """Return `start` if a single process wrote this checkpoint, so that its full weights can be loaded like any model's.
 
-    Return None for a sharded checkpoint, whose weights `restore` loads, and if `start` is None.
+    Return None if the checkpoint is sharded (`restore` loads its weights), or if `start` is None.
     """
     return None if start is None or (start / SHARDS).is_dir() else start
 
@@ -66,7 +66,7 @@ def save_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer, worl
         folder: folder of the checkpoint.
         model: sharded, with its full weights released.
         optimizer: optimizer of the model's parameters.
-        world: the processes.
+        world: the processes that train together.
     """
     state: dict[str, torch.Tensor] = {}
     for name, parameter in model.named_parameters():
@@ -80,7 +80,7 @@ def save_weights(folder: Path, model: Any, world: World, more: Mapping[str, torc
     Args:
         folder: for these files alone; made if absent.
         model: unsharded in a single process; else sharded, with its full weights released.
-        world: the processes.
+        world: the processes that train together.
         more: further tensors that belong to the model's parameters, by `<kind>/<name>`.
     """
     folder.mkdir(exist_ok=True)

@@ -66,7 +66,7 @@ class World:
     def merge(self, local: Sequence[Value], count: int) -> list[Value]:
         """Collect from all processes the values of the `count` items of a list, and return them in order.
 
-        `local` are the values of the items that this process has computed, those of its `share`.
+        `local` holds the values of the items in this process's `share`.
         """
         parts = self.gather(list(local))
         return [parts[number % self.size][number // self.size] for number in range(count)]
@@ -113,7 +113,10 @@ class World:
         return torch.device("cpu")
 
     def workers(self, wanted: int | None) -> int | None:
-        """Return the number of grading processes to start: `wanted`, or by default this process's share of the cores."""
+        """Return the number of grading processes to start: `wanted` if given, else this process's share of the cores.
+
+        A single process without `wanted` returns None, which means one per core.
+        """
         if wanted is not None or self.size == 1:
             return wanted
         return max(1, len(os.sched_getaffinity(0)) // self.local_size)
@@ -156,11 +159,11 @@ def _rendezvous_store() -> Any:
 def open_world(config: TrainConfig) -> Iterator[World]:
     """Connect the processes that torchrun has started, and yield this process's `World`.
 
-    Without torchrun, the world is a single process. On CUDA each process takes the GPU of its local rank. Processes other than
-    the main one log errors only.
+    Without torchrun, the world is a single process. On CUDA each process takes the GPU of its local rank. All processes
+    except the main one log errors only.
 
     Args:
-        config: the run.
+        config: the settings of the run.
 
     Raises:
         UsageError: this machine has more processes than GPUs, or a setting works in a single process only.

@@ -44,7 +44,7 @@ class RunEstimate:
     free_bytes: int | None
     """Free memory of the device; None if the system does not say."""
     expected: Tokens
-    """Of a step that trains on every group, also on those whose rewards turn out equal."""
+    """Expected tokens of a step. It counts every group as trained on, even if the rewards of some may turn out equal."""
     most: Tokens
     ended: float
     """Share of the measured completions that ended by themselves."""
@@ -55,7 +55,7 @@ class RunEstimate:
     """Completions of one evaluation."""
 
     def step_s(self, tokens: Tokens) -> tuple[float, float]:
-        """Return the predicted seconds of a step with `tokens` as (generation with grading, update)."""
+        """Return the predicted seconds of a step with `tokens`, as the pair (generation with grading, update)."""
         generation = max(self.speed.generate(tokens), tokens.rounds * self.grading_s)
         return generation, self.speed.trained_token_s * tokens.trained(self.config)
 
@@ -219,7 +219,7 @@ def format_bytes(size: float) -> str:
 
 
 def purposes(needs: Memory) -> dict[str, int]:
-    """Return how many bytes of the device's memory `needs` counts for each purpose, by the purpose's description in words."""
+    """Return the bytes of the device's memory that `needs` counts for each purpose; the keys describe the purposes in words."""
     return {
         "weights": needs.weights,
         "gradients": needs.gradients,
@@ -273,7 +273,7 @@ def tables(estimate: RunEstimate) -> tuple[Table, Table]:
 
 
 def figures(estimate: RunEstimate) -> dict[str, Any]:
-    """Return the numbers that `tables` shows as a dictionary, in bytes and seconds."""
+    """Return a dictionary of the numbers that `tables` shows, in bytes and seconds."""
 
     def work(tokens: Tokens) -> dict[str, float]:
         generation_s, update_s = estimate.step_s(tokens)

@@ -1,4 +1,4 @@
-"""Arithmetic of a run's cost: bytes by purpose, and seconds by tokens. Pure functions."""
+"""Pure functions that compute the cost of a run: bytes of memory by purpose, and seconds from numbers of tokens."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.logprobs.shared_prefix import copy_charge
 
 WORKING = 1.5
-"""Peak memory of an update over what its forward pass keeps: the backward pass adds gradients of activations. Measured: 1.39 to
-1.56 for the quickstart's model in five shapes of batch, with the chunk of logits, which is counted apart."""
+"""Ratio of an update's peak memory to the memory that its forward pass keeps: the backward pass adds gradients of activations.
+Measured ratios: 1.39 to 1.56 for the quickstart's model, in five shapes of batch. They include the chunk of logits, which the
+estimate counts separately."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,15 @@ class ModelShape:
     positions: int | None
     """Most tokens of prompt and completion together; None where the model sets no limit."""
     trained: tuple[int, ...]
-    """Numbers in each tensor that is trained: the model's, or its adapters'."""
+    """Number of elements of each tensor that is trained: the model's tensors, or those of its adapters."""
     tensors: tuple[int, ...]
-    """Numbers in each tensor of the model without adapters; a critic trains them all."""
+    """Number of elements of each tensor of the model without adapters; a critic trains all of these tensors."""
     linear: int = 0
-    """Of the parameters those in linear layers other than the head, which 4 bits make smaller."""
+    """Number of parameters in linear layers, except the head. Only these are smaller with `lora_base: 4bit`."""
     layer: int = 0
     """Numbers in the largest repeated layer."""
     ends: int = 0
-    """Of the parameters those outside of the repeated layers: embeddings, last norm, head."""
+    """Number of parameters outside of the repeated layers: embeddings, last norm, head."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Memory:
     checkpoints: int
     """On disk, with the one being written and the final model."""
     copied: int = 0
-    """With `overlap`, the copy that is sampled from while the policy is updated."""
+    """With `overlap`, bytes of the copy of the weights to sample from while the policy is updated."""
     overlapped: bool = False
     """Whether generation and update run at the same time."""
 
@@ -68,7 +69,7 @@ class Memory:
     def peak(self) -> int:
         """Return the most bytes held at a time.
 
-        Generation and update are not in memory together, unless the run overlaps them.
+        Generation and update are in memory at the same time only if the run overlaps them.
         """
         generation, update = self.kv_cache + self.sampling, self.activations + self.logits
         return self.standing + (generation + update if self.overlapped else max(generation, update))
@@ -83,8 +84,8 @@ def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chun
     run. The merged copy that is exported at the end is not counted.
 
     Args:
-        shape: the model.
-        config: the run.
+        shape: the sizes of the model.
+        config: the settings of the run.
         activation_bytes: bytes that one token of a micro-batch keeps for the backward pass, as measured.
         chunk_tokens: number of tokens whose logits the update holds at a time.
     """
@@ -133,7 +134,7 @@ def base_bytes(shape: ModelShape, config: TrainConfig) -> int:
 
 
 def moment_bytes(tensors: Sequence[int], optimizer: str) -> int:
-    """Return the bytes that both of Adam's moments need for tensors with the numbers of elements `tensors`.
+    """Return the bytes of both of Adam's moments; `tensors` is the number of elements of each trained tensor.
 
     See `optimizers.build_optimizer` for the moments in 8 bits.
     """
@@ -163,7 +164,7 @@ class Tokens:
     """Each prompt once."""
     completions: float
     rounds: float = 1.0
-    """Of generation: more than one if groups are drawn until they have a signal."""
+    """Rounds of generation in a step: more than one if groups are drawn until enough have a signal (dynamic sampling)."""
 
     def trained(self, config: TrainConfig) -> float:
         """Return the number of tokens that an update runs through the model.
@@ -203,7 +204,7 @@ class Speed:
     prompt_token_s: float
     """Prefill."""
     completion_token_s: float
-    """Sampling, with as many completions at a time as in the measured step."""
+    """Seconds to sample one token, with as many completions at a time as in the measured step."""
     trained_token_s: float
     """Forward and backward pass with the optimizer's step."""
 
@@ -213,7 +214,7 @@ class Speed:
 
 
 def speed_of(tokens: Tokens, generate_s: float, update_s: float, config: TrainConfig) -> Speed:
-    """Return the speed of a measured step. Prefill is a forward pass, which is taken as a third of an update."""
+    """Return the speed of a measured step. Prefill is a forward pass, which is assumed to take a third of an update's time."""
     trained_token_s = update_s / tokens.trained(config)
     prefill_s = min(generate_s, trained_token_s / 3 * tokens.prompts)
     return Speed(prefill_s / tokens.prompts, (generate_s - prefill_s) / tokens.completions, trained_token_s)

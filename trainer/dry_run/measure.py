@@ -1,4 +1,4 @@
-"""Three small steps of a run, measured: the run's own code with fewer prompts and tokens. Nothing is written."""
+"""Measures three small steps of a run, with the run's own code and fewer prompts and tokens. Nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of each process of a run of several, from the model's configuration alone. Nothing is loaded or measured."""
+"""Memory per process in a run of several processes, from the model's configuration alone. Nothing is loaded or measured."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Me
     """Return the memory of the process that needs the most, without activations, which can only be measured.
 
     Args:
-        shape: the model.
-        config: the run.
+        shape: the sizes of the model.
+        config: the settings of the run.
         processes: number of processes that train the model together, one per device.
     """
     chunk = min(config.logprob_chunk or chunk_tokens(shape.vocabulary, config.device), config.micro_batch_tokens)

@@ -1,4 +1,4 @@
-"""Price of a suite: tasks, prompt tokens and seconds a verdict, measured on a few tasks of each source."""
+"""Cost of a suite: number of tasks, prompt tokens and seconds per verdict, measured on a few tasks of each source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.tasks.mixture import make_source, shares_of
 
 CHARACTERS_A_TOKEN = 4
-"""Of English text under the usual tokenizers, roughly; a tokenizer of yours says it exactly."""
+"""Approximate number of characters per token, for English text and common tokenizers; used if no tokenizer is given."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,17 @@ class SourcePrice:
     share: float
     """Of the prompts."""
     tasks: int | None
-    """None: the environment writes new ones without end, or the rows were not at hand."""
+    """Number of tasks; None if the environment generates tasks without end, or if the rows were not available."""
     where: str
     """What was measured: local, hub, generated or sample row."""
     prompt_tokens: float
     """Mean."""
     grade_s: float | None
-    """Mean time of a verdict on a gold, in this process; None where there is no gold."""
+    """Mean seconds of a verdict on a gold solution, in this process; None if no gold solution was judged."""
     graded: int
     """Golds that were judged."""
     problem: str = ""
-    """What keeps this source from being trained on here, or a gold that does not score the maximum."""
+    """Why this source cannot be trained on here, or which score a gold solution got below the maximum; empty if all is well."""
 
 
 def price(
@@ -51,10 +51,10 @@ def price(
     """Measure the lengths of prompts and the time of verdicts for each source of a run; return one result per source.
 
     Args:
-        config: the run.
-        golds: number of tasks to read, and of gold solutions to judge, for each source.
+        config: the settings of the run.
+        golds: most tasks to read, and most gold solutions to judge, for each source.
         hub: if True, rows that are not local are read from the hub; otherwise the sample row of their description is used.
-        count: returns the tokens of a prompt; by default characters / 4.
+        count: returns the number of tokens of a prompt; by default a quarter of its characters, rounded up.
         on_source: called with the number of sources measured and the number of all sources.
 
     Raises:

@@ -2,5 +2,6 @@
 
 - `base`: the interface; `build`: makes the engine of a run
 - `native/`: our own decode loop, the default; `hf`: transformers' `generate`; `vllm/`: vLLM in this process, or on servers
-- `sampling`, `weights`: what engines outside the policy get: sampling parameters of a completion, and the policy's weights
+- `sampling`, `weights`: a completion's sampling parameters and the policy's weights, for engines with their own copy of these
+- `snapshot`: a copy of the policy to sample from while the policy is updated
 """

@@ -25,17 +25,17 @@ class Generated:
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Log-probability of each token under the distribution it was drawn from; greedy decoding reports temperature 1."""
+    """Log-probability of each token under the distribution it was drawn from; in greedy decoding, the one at temperature 1."""
     finish_reason: Literal["stop", "length"]
     loss_mask: tuple[bool, ...] | None = None
     """False for tokens that the policy did not sample, such as a tool's output between turns; their `logprobs` are 0.
-    None if it sampled all."""
+    None if the policy sampled all tokens."""
     thought: Thought | None = None
     """Set if the reasoning had a budget."""
     turns: tuple[tuple[int, int], ...] = ()
-    """In an episode: where the tokens of each turn that the policy sampled begin and end."""
+    """In an episode: (start, end) of the tokens of each turn that the policy sampled."""
     policy_step: int | None = None
-    """Updates that the policy had when it sampled this, in an episode its oldest turn; None where the engine does not say."""
+    """Number of updates of the policy that sampled the completion (in an episode, its oldest turn); None if not known."""
 
     @property
     def length(self) -> int:
@@ -44,7 +44,7 @@ class Generated:
 
 
 OnFinished = Callable[[int, int, Generated], None]
-"""Called with (prompt index, sample index, completion) when a completion ends: grading starts while others are sampled."""
+"""Called with (prompt index, sample index, completion) when a completion ends. Grading can start while others are sampled."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class Request:
     """A request to sample one completion."""
 
     place: tuple[int, int]
-    """Where it belongs; `OnFinished` gets it. Those with the same first number may share a prompt."""
+    """(prompt index, sample index) for `OnFinished`. Requests with the same prompt index may share a prompt."""
     prompt: Sequence[int]
     key: tuple[object, ...]
     """Its randomness key."""
     max_new_tokens: int
     episode: Hashable = None
-    """The episode of which it is a turn; None for a completion of one turn."""
+    """Identifies the episode that the completion is a turn of; None for a completion of one turn."""
 
 
 Arrivals = Callable[[bool], Sequence[Request]]
-"""Called between tokens, returns the requests that came since. With True, nothing is being sampled: it waits for one, and an
-empty answer means that none will come."""
+"""Called by the engine between tokens; returns the requests that have arrived since the last call. The argument is True if
+nothing is being sampled. The function then waits for a request, and an empty result means that no more will arrive."""
 
 
 class Engine(Protocol):
@@ -164,7 +164,7 @@ def engine_metrics(engine: Engine) -> dict[str, float]:
 def requests_of(
     prompts: Sequence[Sequence[int]], row_keys: Sequence[Sequence[tuple[object, ...]]], max_new_tokens: int
 ) -> list[Request]:
-    """Return the requests for `EpisodeEngine.play` that stand for these arguments of `Engine.generate`: one per completion."""
+    """Convert arguments of `Engine.generate` into requests for `EpisodeEngine.play`, one per completion."""
     return [
         Request((p, g), prompt, key, max_new_tokens)
         for p, (prompt, keys) in enumerate(zip(prompts, row_keys, strict=True))
@@ -180,7 +180,7 @@ def generate_by_play(
     temperature: float,
     on_finished: OnFinished,
 ) -> list[list[Generated]]:
-    """Do what `Engine.generate` does by calling `engine.play`, and return the completions of each prompt."""
+    """Implement `Engine.generate` with `engine.play`: return the completions of each prompt, in the order of its keys."""
     done: dict[tuple[int, int], Generated] = {}
 
     def finished(p: int, g: int, generated: Generated) -> None:

@@ -16,7 +16,7 @@ def build_engine(config: TrainConfig, model: Any, codec: Codec, world: World = S
     """Return the engine that samples from `model`.
 
     Args:
-        config: the run; `config.engine` is a name in `ENGINES`.
+        config: the settings of the run; `config.engine` is a name in `ENGINES`.
         model: the policy.
         codec: the policy's tokenizer.
         world: the processes that train together.

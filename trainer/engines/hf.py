@@ -1,4 +1,4 @@
-"""Reference engine: transformers' own `generate`, fed with the same uniforms as the native engine.
+"""Reference engine: transformers' own `generate`, fed with the same uniform random numbers as the native engine.
 
 Legend: B rows, V vocabulary.
 """

@@ -1,4 +1,4 @@
-"""`Snapshot`: a copy of the policy to sample from, which changes only when it is told to."""
+"""`Snapshot`: a copy of the policy to sample from, which changes only when its method `take` is called."""
 
 from __future__ import annotations
 

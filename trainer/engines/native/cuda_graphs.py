@@ -1,7 +1,7 @@
 """CUDA graphs: a computation is captured once and replayed, so that a small step costs one launch.
 
 A replay repeats the same operations on the same memory and runs no Python, so a captured computation must read its inputs from
-tensors that stay in place.
+tensors whose addresses do not change.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ logger = logging.getLogger("verigym.trainer")
 
 Run = Callable[[], torch.Tensor]
 Record = Callable[[Run], tuple[Callable[[], None], torch.Tensor]]
-"""Captures a computation, whose results may stay undefined, and returns a function that replays it and the result's tensor."""
+"""Captures a computation. Returns a function that replays the computation, and the tensor that holds the result of each replay.
+The content of the tensor may be undefined before the first replay."""
 
 PLAIN_RUNS = 2
-"""Times that a shape is run before it is captured: initialisation of libraries must not be captured, and a rare shape is not
+"""Number of runs of a shape before it is captured: initialisation of libraries must not be captured, and a rare shape is not
 worth a capture."""
 
 

@@ -52,10 +52,10 @@ class Decoder(Protocol):
         """Append rows and return the logits of their first tokens `[N, V]`.
 
         Args:
-            rows: for each new row, the number and the tokens of its prompt. While a prompt has rows, its number means this
-                prompt.
-            begun: by the prompt's number, the keys and values of the beginning of a prompt, as `states` returned them. Such a
-                prompt may have only one row.
+            rows: for each new row, the number and the tokens of its prompt. A number stands for the same prompt as long as this
+                prompt has rows.
+            begun: keys and values of the beginnings of some prompts, as `states` returned them, by the prompt's number. Each of
+                these prompts may have only one row.
         """
 
     def states(self, row: int) -> RowStates:
@@ -327,7 +327,8 @@ def decodable(model: Any) -> bool:
 
 
 STRICT, LOOSE = 1e-3, 5e-2
-"""Difference of log-probabilities that rounding explains, relative and absolute: in float32, and in half precision."""
+"""Largest difference of log-probabilities that rounding explains, relative and absolute: `STRICT` in float32, `LOOSE` in half
+precision."""
 
 
 def _obstacle(model: Any) -> str:

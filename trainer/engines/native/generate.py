@@ -19,7 +19,7 @@ from verigym.trainer.engines.native.turn_cache import RowStates, TurnCache
 from verigym.trainer.rng import keyed_uniforms
 
 REFILL_AT = 0.125
-"""New rows join when this share of the places is free, because decoding pauses for the prefill of their prompts."""
+"""Share of the rows' places that must be free before new rows join: they join together, as each prefill pauses decoding."""
 
 
 @dataclass
@@ -216,8 +216,8 @@ def _next(waiting: deque[_DecodingRow], live: int, places: int, refills: bool) -
 def sample(logits_BV: torch.Tensor, temperature: float, uniform_B: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (token_B, logp_B). If `uniform_B` is None, the token is the most likely one; otherwise it is sampled.
 
-    A token is drawn by inverting the cumulative distribution at the row's number in `uniform_B`. So a row's tokens do not
-    depend on the other rows of its batch.
+    A token is drawn by inverting the cumulative distribution at the row's uniform random number in `uniform_B`. So a row's
+    tokens do not depend on the other rows of its batch.
     """
     logp_BV = torch.log_softmax(logits_BV.double() / (temperature or 1.0), dim=-1)
     if uniform_B is None:

@@ -1,4 +1,4 @@
-"""Key-value cache with spare room: a new token is written in place, where transformers' cache copies everything."""
+"""Key-value cache with spare room: a new token is written in place, whereas transformers' own cache copies everything."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import torch
 from transformers.cache_utils import DynamicLayer
 
 SHARE, LEAST = 0.25, 32
-"""Spare room for new tokens: this share of the present ones, at least `LEAST`, at most what can still come."""
+"""Spare room for new tokens: this share of the present tokens, but at least `LEAST`, and at most the tokens still to come."""
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]
-    """The keys and values of one layer, `[B, H, L, D]`, in buffers with spare room, so that adding a token rarely copies them.
+    """The keys and values of one layer in buffers with spare room, so that adding a token rarely copies them.
 
-    The room is for at most `most` tokens.
+    They have the shape `[B, H, L, D]`: rows, heads, tokens, head size. The buffers have room for at most `most` tokens.
     """
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, most: int) -> None:

@@ -1,7 +1,7 @@
 """Key-value cache that stores each prompt once for all its rows, and each completion in its row's slot.
 
-The softmax runs over the scores of the prompt's and the completion's tokens together. Products with the prompt are computed for
-all its rows at once (Hydragen, arXiv 2402.05099), which reads its keys and values once instead of once per row.
+The softmax runs over the scores of the prompt's and the completion's tokens together. Products with a prompt are computed for
+all its rows at once (Hydragen, arXiv 2402.05099). So the prompt's keys and values are read once instead of once per row.
 
 Legend: B rows, P prompts, G rows of a prompt, K key heads, R query heads of a key head, S prompt tokens, T completion tokens,
 D head size.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import torch
 
 SHARE, LEAST = 0.25, 32
-"""Spare room for new tokens: this share of the present ones, at least `LEAST`."""
+"""Spare room for new tokens: this share of the present tokens, but at least `LEAST`."""
 
 
 @dataclass
@@ -32,9 +32,9 @@ class Layout:
     """Each prompt's index at the caller."""
 
     def grid(self) -> tuple[int, list[int]]:
-        """Return the positions of the rows in a grid with one line per prompt, as (G, index of each row).
+        """Arrange the rows in a grid with one line per prompt; return its width G and each row's index in the flattened grid.
 
-        G is the largest number of rows of a prompt; the grid has P times G places for P prompts.
+        G is the largest number of rows of a prompt; for P prompts the grid has P times G places.
         """
         counts = [0] * len(self.prompts)
         places = []
@@ -94,7 +94,7 @@ class PrefixCache:
     def remove(self, row: int) -> None:
         """Remove the row numbered `row`. If it was the last row of its prompt, remove the prompt, too.
 
-        The row with the highest number takes the number that became free, and likewise for prompts.
+        The row with the highest number takes the number that became free; prompts are renumbered in the same way.
         """
         layout = self.layout
         owner = layout.owners[row]

@@ -1,4 +1,4 @@
-"""Key-value cache in buffers of a fixed size, as CUDA graphs need: a step is the same operations on the same memory.
+"""Key-value cache in buffers of a fixed size. CUDA graphs need it, because each step must repeat operations on the same memory.
 
 Each row has its own copy of its prompt.
 

@@ -1,8 +1,8 @@
-"""Keys and values of episodes between turns, so that a turn computes only the tokens that are new.
+"""Keeps the keys and values of episodes between turns, so that a turn computes only its new tokens.
 
-Computed token by token or in another batch, keys and values differ in their last bits. So it must not be chance whose are kept:
-rows keep theirs in the order in which they end, as long as there is room, and no longer than a rollout. In lockstep, that order
-depends on nothing but what was sampled.
+Keys and values that are computed again in another batch differ in their last bits. So chance must not decide which rows are
+kept. Rows are kept in the order in which they end, as long as there is room, and no longer than one rollout. In lockstep, this
+order depends only on the sampled tokens.
 
 Legend: P rows, M new tokens of all rows, N most new tokens of a row, K key heads, H query heads, R query heads of a key head,
 L positions, D head size, E hidden size.
@@ -82,7 +82,7 @@ class TurnCache:
 def go_on(
     step_model: LlamaStep, prompts: Mapping[int, Sequence[int]], begun: Mapping[int, RowStates]
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Run the model over the last tokens of some prompts: those whose keys and values are not known from earlier turns.
+    """Run the model over the last tokens of some prompts: the tokens that have no keys and values from earlier turns.
 
     Args:
         step_model: the model.

@@ -20,7 +20,7 @@ VLLM_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def prepare_environment(by_reference: bool) -> None:
-    """Set the variables that vLLM reads when it is imported.
+    """Set the environment variables that vLLM reads when it is imported.
 
     Args:
         by_reference: True if vLLM reads the policy's tensors directly; it must then run in this process.
@@ -42,8 +42,8 @@ class Vllm:
         Args:
             model: the policy; `load` takes its weights.
             dtype: dtype of vLLM's weights, a key of VLLM_DTYPES.
-            sleep: whether `sleep` can release memory.
-            tensor_parallel_size: GPUs for each layer; above 1 each has a process of its own.
+            sleep: whether the method `sleep` can release memory.
+            tensor_parallel_size: number of GPUs that share each layer; above 1, each GPU has its own process.
             **options: further engine arguments of vLLM.
 
         Raises:

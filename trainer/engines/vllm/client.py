@@ -38,7 +38,7 @@ class ServerStatus:
     """Status of a server."""
 
     boot: str
-    """Random id of the server's start; another one means that it was restarted."""
+    """Random id of the server's start; a different id means that the server was restarted."""
     version: str | None
     """Version of the weights that were pushed last; None before the first push."""
     max_model_len: int

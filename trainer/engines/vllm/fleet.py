@@ -1,7 +1,8 @@
-"""The servers of a run: which of them may be asked, and a keeper for each, which gives it weights and brings it back.
+"""The vLLM servers of a run: which of them get requests, and one thread per server that gives it weights and checks it.
 
-A server is out while it fails, or while it loads weights beside the sampling. The others go on without it. The run ends when
-every server has failed for `wait_s`, or when one does not fit the policy.
+A server gets no requests while it fails, or while it loads weights during sampling; the other servers go on. The thread checks
+a failing server until it works again. The run ends when every server has failed for `wait_s` seconds, or when a server does not
+fit the policy, for example because its model has another shape.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ logger = logging.getLogger("verigym.trainer")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 """Between two looks at a server that fails; the pause doubles."""
 CHECK_S = 0.25
-"""Longest wait before a thread looks whether the run can go on."""
+"""Seconds after which a waiting thread checks again whether the run can go on."""
 
 
 class Fleet:
     """Gives the vLLM servers of a run their weights, and keeps track of the servers that fail. Its methods are thread-safe."""
 
     def __init__(self, servers: Sequence[Server], wait_s: float) -> None:
-        """Watch over servers; nothing is sent before the first weights.
+        """Make a fleet of servers; nothing is sent to them before the first `push`.
 
         Args:
-            servers: all servers.
-            wait_s: most seconds for which all servers may fail at once; during the first push, for which any one may fail.
+            servers: all servers of the run.
+            wait_s: most seconds for which all servers may fail at once. During the first push, the limit holds for each server.
         """
         self.servers = servers
         self.wait_s = wait_s
@@ -45,16 +46,16 @@ class Fleet:
         self._in_a_row = [0] * len(servers)
         """Failed requests of each server since its last answer."""
         self._next_look = [0.0] * len(servers)
-        """Monotonic time before which a server that fails is left alone."""
+        """For each server, the monotonic time before which it is not checked again after a failure."""
         self._reading: dict[int, Weights] = {}
         """Server -> weights whose files its keeper may be reading."""
         self._out: set[int] = set(range(len(servers)))
         self._suspected: set[int] = set()
-        """Servers that failed a request, or a push, and were not seen well since."""
+        """Servers that failed a request or a push, and have not been seen working since."""
         self._failing: dict[int, float] = {}
-        """Server -> monotonic time of the first failure since it was seen well."""
+        """Server -> monotonic time of its first failed check or push since it was last seen working."""
         self._overdue: dict[int, str] = {}
-        """Servers that failed again after `wait_s` -> their last failure."""
+        """Server that still failed after `wait_s` seconds -> message of its last failure."""
         self._loading = threading.Semaphore(max(1, len(servers) // 2))
         self._failure: BaseException | None = None
         self._complete = False
@@ -68,7 +69,7 @@ class Fleet:
         Nothing may be sampled meanwhile. At the first push all servers must get the weights, later at least one of them.
 
         Raises:
-            UsageError: the servers stay unreachable for `wait_s`, or one does not fit the policy.
+            UsageError: the servers stay unreachable for `wait_s` seconds, or a server does not fit the policy.
         """
         self._aim(weights, beside=False)
         self.settle()
@@ -98,7 +99,7 @@ class Fleet:
                 self._changed.wait(CHECK_S)
 
     def check(self) -> None:
-        """Check that the run can go on.
+        """Raise the error that ends the run, if there is one.
 
         Raises:
             UsageError: as for `push`.

@@ -1,4 +1,4 @@
-"""vLLM engine in the trainer's process, on its device; asleep while the policy is updated."""
+"""vLLM engine in the trainer's process, on the trainer's device. It releases its memory while the policy is updated."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class VllmEngine:
 
         Args:
             model: the policy.
-            codec: its tokenizer.
+            codec: the policy's tokenizer.
             max_model_len: most tokens of prompt and completion together.
             sleep: whether `rest` releases vLLM's memory.
-            **options: of `Vllm`.
+            **options: further options of `Vllm`.
 
         Raises:
             UsageError: vLLM is not installed, or does not start.

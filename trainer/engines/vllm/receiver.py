@@ -1,11 +1,15 @@
 """ASGI middleware that lets a vLLM server take the trainer's weights and sample only from the version that is requested.
 
-Use: `vllm serve --middleware verigym.trainer.engines.vllm.receiver.Receiver`. It needs only the standard library until weights
-arrive. `GET /verigym/status` returns the server's status. `PUT /verigym/weights/VERSION/PART` stores a safetensors file; all
-files of a version together may not be larger than the model. `POST /verigym/weights/VERSION` loads the stored files, or those
-of a folder that both sides see. A completion request that names a version in `x-verigym-version` gets 409 if the server has
-another one when the request arrives or when its answer is ready. So a restarted server never answers with the weights it was
-started with, and no answer mixes two versions.
+Use: `vllm serve --middleware verigym.trainer.engines.vllm.receiver.Receiver`. The module needs only the standard library until
+weights arrive.
+
+- `GET /verigym/status` returns the server's status.
+- `PUT /verigym/weights/VERSION/PART` stores a safetensors file. All files of a version together may not exceed the model.
+- `POST /verigym/weights/VERSION` loads the stored files, or those of a folder that the trainer shares with the server.
+
+A completion request that names a version in the header `x-verigym-version` gets status 409 if the server has another version
+when the request arrives or when its answer is ready. So a restarted server never answers with the weights it was started with,
+and no answer mixes two versions.
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ class Receiver:
     """
 
     def __init__(self, app: App) -> None:
-        """Wrap an application. The folder for weights exists from their arrival until they are loaded."""
+        """Wrap the application `app`. The folder for received weights exists only from their arrival until they are loaded."""
         self.app = app
         self.boot = secrets.token_hex(8)
         self.version: str | None = None
@@ -217,7 +221,7 @@ class Receiver:
 
 
 def most_bytes(state: Any) -> int:
-    """Return the largest size in bytes that pushed weights can have, or no bound if transformers here does not know the model.
+    """Return the largest size in bytes that pushed weights may have; 2**63 if the installed transformers lacks the model.
 
     The size is that of the model in fp32 with separate embeddings and head, and of the headers of the files.
     """

@@ -1,8 +1,8 @@
 """Engine over vLLM servers in other processes or on other machines: pushes weights, requests completions over HTTP.
 
-A restarted server has the weights it was started with, and refuses to sample from those. The engine pushes the current weights
-again and repeats the lost requests. A server that fails is left out until it is well again. A completion counts once, when its
-answer has arrived.
+A restarted server has the weights it was started with, and refuses to sample from them. The engine pushes the current weights
+again and repeats the lost requests. A server that fails gets no requests until it works again. A completion counts once, when
+its answer has arrived.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from verigym.trainer.engines.weights import DTYPES, write_weights
 from verigym.trainer.models.codec import Codec
 
 ARRIVALS_S = 0.02
-"""Longest wait for an answer before replies of sessions are looked for."""
+"""Longest wait in seconds for a server's answer before the engine checks whether new requests have arrived."""
 
 
 class VllmServerEngine:
@@ -52,15 +52,15 @@ class VllmServerEngine:
 
         Args:
             model: the policy.
-            codec: its tokenizer.
+            codec: the policy's tokenizer.
             urls: addresses of the servers.
-            api_key: their API key.
+            api_key: API key of the servers; None if they need none.
             dtype: dtype of the weights that are sent, a key of DTYPES.
             weights_dir: folder that all servers see; None to send weights over HTTP.
             requests: concurrent requests per server.
             timeout_s: most seconds for one answer.
-            wait_s: most seconds for which all servers may be unreachable; at the start, any of them.
-            retries: tries per completion.
+            wait_s: most seconds for which all servers may be unreachable at once; at the start, the limit holds for each one.
+            retries: most tries per completion, on any servers.
         """
         self.model, self.codec = model, codec
         self.dtype = dtype
@@ -127,9 +127,9 @@ class VllmServerEngine:
         self.fleet.settle()
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics of the weight pushes since the last call: the size of one in MB, and the seconds of the slowest.
+        """Return metrics of the weight pushes since the last call: size of the largest in MB, and seconds of the slowest.
 
-        The number of servers that are failing now is included.
+        With several servers, the number of servers that are failing now is included.
         """
         pushes = {server.last_push for server in self.servers if server.last_push is not None}
         new, self.pushed = pushes - self.pushed, pushes

@@ -1,6 +1,7 @@
-"""Open requests of several servers, and their answers.
+"""Open requests to several servers, and their answers.
 
-The turns of an episode go to one server, whose prefix cache has the earlier ones. Others take them while it is out.
+All turns of an episode go to the same server, because its prefix cache has the earlier turns. Other servers take them only
+while that server gets no requests, or after the request failed on it.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class Homes:
         self._load = Counter({number: 0 for number in range(servers)})
 
     def of(self, episode: Hashable, tokens: int) -> int:
-        """Return the number of an episode's server.
+        """Return the number of the server that an episode is played on.
 
-        A new episode gets the server whose episodes have the fewest tokens; of several such servers, the first.
+        A new episode gets the server whose episodes have the fewest tokens in total; of several such servers, the first.
 
         Args:
             episode: key of the episode.

@@ -1,8 +1,8 @@
 """Starts a vLLM server that takes the trainer's weights: `python -m verigym.trainer.engines.vllm.serve MODEL [OPTIONS]`.
 
-MODEL gives architecture and tokenizer; the policy's weights are pushed over its own when a run begins. The server takes
-completions and weights only with the key in VLLM_API_KEY; without a key it starts on an address of this machine alone, such as
-`--host 127.0.0.1`. It runs in vLLM's environment, with verigym importable there.
+MODEL gives architecture and tokenizer; its weights are replaced by the policy's when a run begins. The server accepts requests
+and weights only with the key in VLLM_API_KEY. Without a key it starts only on a local address, such as `--host 127.0.0.1`. It
+runs in vLLM's Python environment, where verigym must be importable.
 """
 
 from __future__ import annotations

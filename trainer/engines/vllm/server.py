@@ -1,4 +1,4 @@
-"""One vLLM server: the weights it has, and how it gets those it should have."""
+"""One vLLM server: the weights that it has, and how it gets new ones."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Server:
         self.last_push: Push | None = None
 
     def update(self, weights: Weights, loading: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        """Bring `weights` to the server, unless it has them already.
+        """Load `weights` into the server if it does not have them already.
 
         Args:
             weights: the weights that it should have.
-            loading: returns a context; it is entered when the files are in their place, and the server loads them within it.
+            loading: returns a context within which the server loads the weights; it is entered after the files were sent.
 
         Raises:
-            RequestFailed: the server does not answer, or not now; another try may succeed.
+            RequestFailed: the server does not answer, or refuses for the moment; another try may succeed.
             UsageError: the server does not fit this policy, or another run uses it.
         """
         status = self.client.status()

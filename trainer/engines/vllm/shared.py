@@ -1,4 +1,4 @@
-"""vLLM servers of several training processes (torchrun): the first process pushes weights, each asks for its own prompts."""
+"""vLLM servers of several training processes (torchrun): the first pushes weights, each requests completions of its prompts."""
 
 from __future__ import annotations
 
