@@ -47,7 +47,7 @@ class EvalConfig(SamplerFields, EpisodeFields):
     prompts: int = Field(default=200, ge=1)
     """Most held-out prompts per source. If this number is raised later, earlier prompts and their samples are kept."""
     samples: int = Field(default=1, ge=1)
-    """Completions per prompt: k. If it is raised later, samples are added to earlier ones; if it is lowered, the first are used."""
+    """Completions per prompt: k. If raised later, samples are added to the earlier ones; if lowered, the first ones are used."""
     temperature: float | None = Field(default=None, ge=0, le=10)
     """Sampling temperature. When left out: 0, which is greedy, for one sample per prompt, and 1 for several."""
     pickers: Mapping[str, PickerConfig] = {}
@@ -61,7 +61,7 @@ class EvalConfig(SamplerFields, EpisodeFields):
     level: float = Field(default=0.95, gt=0, lt=1)
     """Of the bootstrap intervals, which draw whole prompts."""
     thinking_budgets: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    """Budgets, each the most tokens of thinking. All samples are taken for each budget; max_new_tokens bounds the answer alone."""
+    """Most tokens of thinking. For each budget listed, all samples are taken; max_new_tokens then bounds the answer alone."""
     thinking_close: str = Field(default="</think>", min_length=1)
     """The text that ends the thinking."""
     thinking_forced: str = "\n</think>\n\n"
@@ -69,7 +69,7 @@ class EvalConfig(SamplerFields, EpisodeFields):
     thinking_waits: int = Field(default=0, ge=0)
     """How often thinking that ends early is continued: thinking_wait then replaces thinking_close."""
     thinking_minimum: int | None = Field(default=None, ge=1)
-    """With thinking_waits: thinking of fewer tokens than this counts as ended early. When left out, each budget is its own bound."""
+    """With thinking_waits: thinking of fewer tokens than this counts as ended early; the budget itself when left out."""
     thinking_wait: str = Field(default="Wait", min_length=1)
     """With thinking_waits: the text that is inserted."""
 

@@ -118,7 +118,7 @@ class ThinkingEngine:
     ) -> list[list[Generated]]:
         """Sample completions within the thinking budget; see `Engine.generate`.
 
-        A completion is sampled in pieces. The first piece is sampled with the row's own randomness key, so the thinking of a row
+        A completion is sampled in pieces. The first piece is sampled with the row's own randomness key, so a row's thinking
         begins in the same way under every budget.
 
         Raises:
