@@ -47,7 +47,7 @@ class EvalConfig(SamplerFields, EpisodeFields):
     prompts: int = Field(default=200, ge=1)
     """Most held-out prompts per source. If this number is raised later, earlier prompts and their samples are kept."""
     samples: int = Field(default=1, ge=1)
-    """Completions per prompt: k. If raised later, samples are added to the earlier ones; if lowered, the first ones are used."""
+    """Completions per prompt: k. If raised later, samples are added to earlier ones; if lowered, the first ones are used."""
     temperature: float | None = Field(default=None, ge=0, le=10)
     """Sampling temperature. When left out: 0, which is greedy, for one sample per prompt, and 1 for several."""
     pickers: Mapping[str, PickerConfig] = {}

@@ -166,7 +166,7 @@ def distance(one: Ran, other: Ran) -> float:
 
 
 def overlapped(place: Path, device: str) -> Figures:
-    """Check that sampling the next step in a thread, with CUDA graphs, during an update gives the same results as on the CPU."""
+    """Check that sampling the next step in a thread, with CUDA graphs, during an update gives the same results as the CPU."""
     return compared(place, device, {"one_step": {"overlap": "one_step", "steps": 4}})
 
 

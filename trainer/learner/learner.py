@@ -53,7 +53,7 @@ from verigym.trainer.rollout.collect import Group
 logger = logging.getLogger("verigym.trainer")
 
 REFERENCE = "reference"
-"""Name of the KL reference's weights in a checkpoint. Only runs with `reference_every`, which replace the reference, save it."""
+"""Name of the KL reference's weights in a checkpoint. Only runs that replace the reference (`reference_every`) save it."""
 
 Policy = ShardedPolicy | FullyShardedPolicy | ReplicatedPolicy
 """How the processes hold the policy."""
