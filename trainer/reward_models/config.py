@@ -65,7 +65,7 @@ class RewardModelConfig(TrainedOnDataFields):
     trained: Literal["all", "head"] = "all"
     """`all` weights, or only the `head`, on features of the frozen model; the latter is a logistic regression."""
     reads: Reads = "answer"
-    """What the model reads of a completion: `answer`, the text after the thinking, or `whole`. Scoring later reads the same."""
+    """What the model reads: `answer`, the text after the thinking, or `whole`. Give the environment the same option."""
     centre: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight in the loss of the squared sum of a pair's outputs, which keeps outputs around 0 (arXiv 2312.09244: 0.01)."""
 
