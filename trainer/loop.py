@@ -58,7 +58,7 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
 
     Args:
         config: the run.
-        environments: environments made in Python, by the name in a source's `environment`.
+        environments: environments made in Python, by the name that a source's field `environment` gives.
 
     Raises:
         UsageError: the model, a source or a checkpoint does not fit the config, an alarm stops the run, or a source gave no
@@ -141,8 +141,8 @@ class Run:
     def run(self, stop: StopRequest) -> Path:
         """Train to the last step and return the final model's folder.
 
-        If a stop is requested, the present step is finished and saved in a checkpoint. SIGTERM is the exception: generation
-        that is running is dropped, and the resumed run repeats the step or evaluation with the same result.
+        If a stop is requested, the present step is finished and saved in a checkpoint. After SIGTERM, however, running
+        generation is dropped, and the resumed run repeats that step or evaluation with the same result.
 
         Args:
             stop: tells whether a stop was requested.

@@ -1,7 +1,7 @@
-"""Checks of a run before it loads weights.
+"""Checks of a training run that need no weights.
 
-A run makes them when it begins. A pipeline makes them for every stage before the first stage runs, so that no hours are spent
-before a stage that cannot start.
+A run makes these checks when it begins. A pipeline makes them for all its stages before the first stage runs, so that it does
+not spend hours before it reaches a stage that cannot start.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from verigym.trainer.monitoring.trackers import require_trackers
 
 
 def refuse_unstartable(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> None:
-    """Check that loss, correction, advantages and group selection fit each other; this does not depend on the machine.
+    """Check that a run's loss, correction, advantages and group selection fit each other. The machine does not matter.
 
-    Settings without effect are refused when a `TrainConfig` is made (`config.checks`).
+    Settings without effect are refused earlier, when a `TrainConfig` is made (`config.checks`).
 
     Args:
         config: the run.
         environments: see `rows.credits_of`.
 
     Raises:
-        UsageError: names the field, its value and the values that fit.
+        UsageError: a setting does not fit; the message names the field, its value and the values that fit.
     """
     choose_loss(config)
     choose_correction(config)
@@ -49,7 +49,7 @@ def refuse_on_this_machine(config: TrainConfig) -> None:
     vLLM servers are not contacted, because they may be started later.
 
     Raises:
-        UsageError: names the field and the missing item.
+        UsageError: something is missing; the message names it and the field that needs it.
     """
     require_trackers(config.loggers)
     if (launched("WORLD_SIZE") or 1) > 1:

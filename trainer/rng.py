@@ -1,4 +1,4 @@
-"""Randomness as a function of a key, without running state: a resumed run draws what it would have drawn."""
+"""Randomness as a function of a key, without a state: a resumed run draws the same numbers as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def keyed_int(*key: object) -> int:
-    """Return 63 bits of the sha256 of the parts of `key`, joined with `/`."""
+    """Return an integer of 63 bits: the first bits of the sha256 of the parts of `key`, joined with `/`."""
     digest = hashlib.sha256("/".join(map(str, key)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def keyed_uniforms(count: int, *key: object) -> torch.Tensor:
-    """Return `count` uniforms in [0, 1), float64, that depend on `key` alone."""
+    """Return `count` uniform random numbers in [0, 1), as float64, that depend on `key` alone."""
     import torch  # here, so that drawing tasks does not import torch
 
     generator = torch.Generator().manual_seed(keyed_int(*key))

@@ -1,4 +1,4 @@
-"""Shape checks by suffix: `rewards_PG` has two axes, P and G, and the shape of `scored_PG`."""
+"""Checks of tensor shapes. A name's suffix gives the axes: `rewards_PG` and `scored_PG` both have the axes P and G."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def check_same_shape(axes: str, **tensors: torch.Tensor) -> None:
     Without this check, broadcasting `[B]` against `[B, 1]` would give a plausible `[B, B]`.
 
     Args:
-        axes: the suffix, such as `"BT"`.
-        **tensors: the tensors, by the names that the message uses.
+        axes: the axes, one letter each, such as `"BT"`.
+        **tensors: the tensors, by the names to use in the error message.
 
     Raises:
-        ValueError: gives the tensor's name, its shape and the expected shape.
+        ValueError: a shape differs; the message gives the tensor's name, its shape and the expected shape.
     """
     (first_name, first), *others = tensors.items()
     if first.ndim != len(axes):

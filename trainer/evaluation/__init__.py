@@ -1,7 +1,7 @@
-"""`verigym eval`: k samples per held-out prompt by one model or several, with intervals.
+"""Evaluation (`verigym eval`): one or several models answer held-out prompts, k samples each; figures have intervals.
 
-- `config`: the settings; `run`: from models to the report; `tasks`: the held-out prompts
+- `config`: the settings; `run`: runs the evaluation and writes the report; `tasks`: the held-out prompts
 - `figures` (pure): pass@k, majority, best-of-k with bootstrap intervals; `report`: tables and curves
-- `thinking`: budgets of thinking tokens around any engine
-- `contamination` (pure) and `training_data`: prompts that occur in training data
+- `thinking`: limits the thinking tokens of any engine to a budget
+- `contamination` (pure) and `training_data`: find evaluation prompts that occur in training data
 """

@@ -43,33 +43,33 @@ class EvalConfig(SamplerFields, EpisodeFields):
     """Settings of an evaluation, in which models answer held-out prompts of each source, with k samples per prompt."""
 
     models: Mapping[str, str] = Field(min_length=1)
-    """By name in the tables: a local directory or hub id. The other models are compared with the first."""
+    """Local directory or hub id of each model, by the name that tables show. All other models are compared with the first."""
     prompts: int = Field(default=200, ge=1)
-    """Most held-out prompts a source; a larger number keeps those of a smaller one, and their samples."""
+    """Most held-out prompts per source. If this number is raised later, earlier prompts and their samples are kept."""
     samples: int = Field(default=1, ge=1)
-    """Completions a prompt: k. A larger number is added to the samples that are there, a smaller one uses the first."""
+    """Completions per prompt: k. If raised later, samples are added to earlier ones; if lowered, the first ones are used."""
     temperature: float | None = Field(default=None, ge=0, le=10)
-    """Of the sampler; when left out 0, which is greedy, for one sample and 1 for several."""
+    """Sampling temperature. When left out: 0, which is greedy, for one sample per prompt, and 1 for several."""
     pickers: Mapping[str, PickerConfig] = {}
-    """By name: environments that pick the best of n, and whose rewards weight the votes."""
+    """Environments by name. Their rewards pick the best of n samples and weight the votes."""
     train_data: tuple[str, ...] = ()
     """Possible training data of the models, JSON Lines files or `NAME:SPLIT` of data sets; prompts found in it are counted."""
     train_data_dirs: Mapping[str, Path] = {}
-    """By name of a data set in train_data, the folder of its local files; that of the sources when left out."""
+    """Folder of local files of each data set in train_data, by the data set's name; the sources' folder when left out."""
     ngram: int = Field(default=NGRAM, ge=2)
     """Words that a prompt and a training text must share in a row."""
     level: float = Field(default=0.95, gt=0, lt=1)
     """Of the bootstrap intervals, which draw whole prompts."""
     thinking_budgets: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    """Most tokens of thinking; all samples are taken for each budget. max_new_tokens then bounds the answer alone."""
+    """Most tokens of thinking. For each budget listed, all samples are taken; max_new_tokens then bounds the answer alone."""
     thinking_close: str = Field(default="</think>", min_length=1)
     """The text that ends the thinking."""
     thinking_forced: str = "\n</think>\n\n"
-    """Inserted when the budget is used up; it contains thinking_close, and may end with text such as `Final answer:`."""
+    """Text inserted when the budget is used up. It contains thinking_close, and may end with text such as `Final answer:`."""
     thinking_waits: int = Field(default=0, ge=0)
-    """How often thinking that ends early is continued, with thinking_wait in place of its end."""
+    """How often thinking that ends early is continued: thinking_wait then replaces thinking_close."""
     thinking_minimum: int | None = Field(default=None, ge=1)
-    """With thinking_waits: thinking of fewer tokens ends early; each budget itself when left out."""
+    """With thinking_waits: thinking of fewer tokens than this counts as ended early; the budget itself when left out."""
     thinking_wait: str = Field(default="Wait", min_length=1)
     """With thinking_waits: the text that is inserted."""
 

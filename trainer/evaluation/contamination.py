@@ -1,8 +1,8 @@
-"""Contamination: evaluation prompts that share an n-gram of words with training texts (GPT-3, 2005.14165, appendix C: n = 13).
+"""Find contamination: evaluation prompts that share an n-gram of words with training texts (GPT-3, 2005.14165, app. C: n = 13).
 
-Words are runs of letters and digits in NFKC and without case; a Chinese or Japanese character is a word. Only the task's own
-words are compared: an n-gram never reaches into a template around them. A task of fewer than n words is searched for as a
-whole. Text that many tasks share is no contamination: n-grams in at least `common` evaluation prompts are ignored.
+Words are runs of letters and digits, normalised by NFKC and without case; each Chinese or Japanese character is a word. Only
+the task's own words are compared, not the words of a template around them. A task of fewer than n words is searched for as a
+whole. Text that many tasks share is not contamination, so n-grams in at least `common` evaluation prompts are ignored.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def words(text: str) -> list[str]:
 
 
 def ngrams(text: str, n: int = NGRAM) -> set[tuple[str, ...]]:
-    """Return the n-grams of `text`: none if it has fewer than `n` words."""
+    """Return the set of n-grams of words in `text`; it is empty if `text` has fewer than `n` words."""
     found = words(text)
     return {tuple(found[start : start + n]) for start in range(len(found) - n + 1)}
 
 
 @dataclass(frozen=True)
 class OwnText:
-    """The text of a task alone, without the words that every prompt of its source has from a template or description."""
+    """A task's own text, without the words that a template or description adds to every prompt of the source."""
 
     whole: str
     """The question, searched for as a whole if no run has n words."""
@@ -54,9 +54,9 @@ class OwnText:
     """Its parts between added words; the whole when left out."""
 
     def ngrams(self, n: int) -> set[tuple[str, ...]]:
-        """Return the n-grams of each contiguous run of the text.
+        """Return the set of n-grams of all `runs`.
 
-        If all runs have fewer than `n` words, return the text as one n-gram; if it has no words, return an empty set.
+        If all runs have fewer than `n` words, return the whole text as one n-gram; if it has no words, return an empty set.
         """
         found = {gram for run in self.runs or (self.whole,) for gram in ngrams(run, n)}
         whole = tuple(words(self.whole))
@@ -66,7 +66,7 @@ class OwnText:
 def contaminated(
     prompts: Sequence[OwnText], training: Iterable[tuple[str, str]], *, n: int = NGRAM, common: int = 10
 ) -> list[ContaminatedPrompt]:
-    """Return the prompts that share an n-gram with a training text, in order.
+    """Return, in order, the prompts that share an n-gram with a training text.
 
     Training texts are read once and not stored, so the memory needed depends on the prompts alone.
 

@@ -1,7 +1,9 @@
 """Figures of k samples per prompt: pass@k, majority, best-of-k. Pure functions of verdicts, answers and a picker's rewards.
 
-`pass_at`, `best_of` and `avg` are unbiased: the mean over all subsets of that many samples. Votes have no such closed form, so
-`majority` and `weighted_majority` are means over blocks of consecutive samples, as in `majority_at_k`.
+A picker is an environment, such as a reward model, that scores samples without a reference answer.
+
+`avg`, `pass_at` and `best_of` are unbiased: they are means over all subsets of k samples. Voting has no closed form for such a
+mean, so `majority` and `weighted_majority` are means over blocks of k consecutive samples, as in `majority_at_k`.
 """
 
 from __future__ import annotations
@@ -45,18 +47,18 @@ def majority(one: ScoredSamples, k: int) -> float:
 
 
 def best_of(one: ScoredSamples, picked: Sequence[float], k: int) -> float:
-    """Return the chance that the sample with the highest score among k is correct: best-of-k, over all subsets of k.
+    """Return best-of-k: the chance that, in a random subset of k samples, the sample with the highest score is correct.
 
-    With the samples sorted by score, the i-th highest (from 0) is the best of `C(n - 1 - i, k - 1)` of the `C(n, k)` subsets.
+    Of n samples sorted by score, the i-th highest (from 0) is the best in `C(n - 1 - i, k - 1)` of the `C(n, k)` subsets.
     Samples of equal score are picked with equal chance, so their mean correctness counts.
 
     Args:
         one: the samples of a prompt.
         picked: the picker's score of each sample.
-        k: 1 to n.
+        k: size of the subsets, from 1 to the number of samples.
 
     Raises:
-        ValueError: the numbers do not fit.
+        ValueError: `k` is out of range, or `picked` does not have one score per sample.
     """
     if len(picked) != one.n or not 1 <= k <= one.n:
         raise ValueError(f"best-of-k needs a score a sample and 1 <= k <= n; got k={k}, n={one.n} and {len(picked)} scores")
@@ -77,10 +79,10 @@ def weighted_majority(one: ScoredSamples, weights: Sequence[float], k: int) -> f
     """Return the expected accuracy of weighted voting among k samples: the answer with the largest sum of weights is chosen.
 
     See Math-Shepherd, arXiv 2312.08935, section 4.3. `weights` are a picker's scores of the samples. A weight below 0 counts as
-    0; if all weights are 0, the result is 0. The computation is that of `majority_at_k` with weighted votes.
+    0; if all weights are 0, the result is 0. Apart from the weights, the computation is that of `majority_at_k`.
 
     Raises:
-        ValueError: the numbers do not fit.
+        ValueError: `k` is out of range, or there is not one weight per sample.
     """
     if len(weights) != one.n or not 1 <= k <= one.n:
         raise ValueError(
@@ -113,8 +115,8 @@ def mean_interval(
 
     Args:
         values: one value per prompt.
-        key: seeds the random draws. With equal keys, models that answered the same prompts are resampled alike, so the
-            interval of the differences between them is a paired one.
+        key: seeds the random draws. Calls with the same key and number of prompts draw the same prompts, so intervals of
+            differences between models are paired.
         level: share of the resampled means that lie inside the interval.
         draws: number of resamples.
 

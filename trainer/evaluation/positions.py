@@ -1,4 +1,4 @@
-"""The held-out prompts that a model has room for, with their completions."""
+"""Selects the held-out prompts that fit, together with a completion, into a model's context."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Tasks = list[tuple[Source, Prompt]]
 def fitting_model(
     config: EvalConfig, label: str, sources: Sequence[Source], codec: Codec, positions: int | None, completion: int
 ) -> tuple[Tasks, dict[str, int]]:
-    """Return the prompts that are short enough, with their sources, and the number of prompts left out of each source.
+    """Return the held-out prompts that are short enough, with their sources, and each source's number of prompts left out.
 
-    A prompt is left out if it is longer than max_prompt_tokens, or if the model lacks the positions for it and a completion.
+    A prompt is left out if it is longer than max_prompt_tokens, or if the prompt and a completion exceed `positions`.
 
     Args:
         config: the evaluation.
         label: the model's name in the tables.
         sources: sources with their held-out prompts.
         codec: counts the model's tokens.
-        positions: most tokens that the model takes; None for no limit.
+        positions: most tokens of prompt and completion together that the model can process; None for no limit.
         completion: most tokens of a completion, including the tokens that a thinking budget inserts.
 
     Raises:

@@ -27,20 +27,20 @@ FEW = 8
 """Fewer scored samples than this give no hint."""
 TEXTS = 3
 HITS = 20
-"""Contaminated prompts that the page names; report.json has all."""
+"""Most contaminated prompts that report.md names; report.json has all of them."""
 TEXT_END = 60
 Picked = Mapping[str, Sequence[Sequence[float | None]]]
-"""By picker: its reward of each sample of each prompt; None where the picker failed."""
+"""For each picker, by name: for each prompt, the picker's reward of each sample; None where the picker failed."""
 BUDGET = {"thinking tokens": "thinking_tokens", "sampled tokens": "tokens", "share forced": "forced", "waits": "waits"}
-"""Columns of the table by budget and their names in report.json."""
+"""Columns of the table of thinking budgets, and their names in report.json."""
 Figure = dict[str, float | int | None]
 
 
 def figures(found: Sequence[PromptSamples], picked: Picked, k: int, level: float = 0.95) -> dict[str, Any]:
-    """Return figures with intervals and curves, by source and for all sources together.
+    """Return one model's figures with intervals and curves, by source and for all sources together.
 
-    Means are over prompts. A figure of j samples, such as pass@j, leaves out prompts with fewer than j scored samples, and
-    states the number of prompts that remain.
+    Means are over prompts. A figure over j samples, such as pass@j, leaves out prompts with fewer than j scored samples, and
+    states how many prompts remain.
 
     Args:
         found: prompts with samples.
@@ -157,7 +157,9 @@ def _budget(budget: int, found: Sequence[PromptSamples], level: float) -> dict[s
 
 
 def unscored(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any]]:
-    """Return, for each model and source with unscored samples, their number, the number of all samples and the first cause.
+    """Return an entry for each model and source that has unscored samples: samples without a verdict, whose grading failed.
+
+    An entry has the number of unscored samples, the number of all samples, the first cause, and whether to grade again.
 
     Args:
         found: samples by model.
@@ -188,9 +190,9 @@ def unscored_line(part: Mapping[str, Any]) -> str:
 
 
 def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
-    """Return a hint for each model and source whose samples mostly hold no answer, or are all incorrect.
+    """Return a hint for each model and source where most samples hold no answer, or all are incorrect.
 
-    Each hint quotes the ends of up to three texts.
+    Each hint quotes the last characters of up to three samples.
 
     Args:
         found: samples by model.
@@ -224,7 +226,7 @@ def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
 def compare(first: Sequence[PromptSamples], other: Sequence[PromptSamples], level: float = 0.95) -> dict[str, Any]:
     """Compare two models by their samples on the same prompts: `first` is the baseline, `other` the model to compare with it.
 
-    Return the difference of avg@k, `other` minus `first`, with a paired interval, and the growth in length.
+    Return the difference of avg@k, `other` minus `first`, with a paired interval, and the growth of the mean length.
     """
     mine = {(one.source, one.prompt_key): one for one in first}
     pairs = [(mine[one.source, one.prompt_key], one) for one in other if (one.source, one.prompt_key) in mine]
@@ -236,7 +238,7 @@ def compare(first: Sequence[PromptSamples], other: Sequence[PromptSamples], leve
 
 
 def shown(figure: Mapping[str, Any], digits: int = 3) -> str:
-    """Return `figure` as text, such as `0.412 [0.350, 0.470]`, or a dash if it has no value."""
+    """Return `figure`, a mean with its interval, as text such as `0.412 [0.350, 0.470]`; a dash if it has no value."""
     if figure["value"] is None:
         return "-"
     if figure["low"] is None:
@@ -320,8 +322,8 @@ def _contamination(label: str, part: Mapping[str, Any], models: Mapping[str, Any
 def beside(report: Mapping[str, Any]) -> str:
     """Return the short form of an evaluation's report, as Markdown.
 
-    It has one table with avg@k and its interval: one row per source, one column per model. Below are each other model's
-    difference to the first model, and hints.
+    It has one table of avg@k with intervals: one row per source, one column per model. Below the table are the difference of
+    each other model to the first model, and hints.
     """
     models: Mapping[str, Any] = report["models"]
     name = f"avg@{report['samples']}"

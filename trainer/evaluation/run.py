@@ -1,4 +1,4 @@
-"""Runs an evaluation: samples of each model, the pickers' rewards, the report. A stopped one resumes from its samples."""
+"""Runs an evaluation: samples each model, gets the pickers' rewards, writes the report. A stopped evaluation can resume."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ THINKING_FIELDS = {"thinking_budgets", *THINKING}
 
 
 Picks = list[list[Any]]
-"""Of a prompt's samples: the hash of the text and the picker's reward, which is None where it failed."""
+"""For each sample of a prompt: the hash of its text, and the picker's reward, which is None if the picker failed."""
 
 
 def run_evaluation(config: EvalConfig) -> Path:
-    """Evaluate, resuming where an earlier call stopped, and return the path of the report, `report.json`.
+    """Run the evaluation, or resume it where an earlier call stopped; return the path of the report, `report.json`.
 
     The same folder gets `samples-MODEL.jsonl`, `picks-PICKER-MODEL.json`, `report.md` and `curves.png`.
 
@@ -260,9 +260,9 @@ def _picked(
 
 
 def picked_rewards(path: Path) -> list[list[float | None]]:
-    """Read a picker's rewards from the file `path`: for each prompt, a list in the order of the samples in the samples' file.
+    """Read a picker's rewards from the file `path`: for each prompt, one reward per sample, in the order of the samples file.
 
-    A reward is None if the picker failed.
+    A reward is None if the picker failed on that sample.
     """
     return [[reward for _, reward in picks] for picks in json.loads(path.read_text(encoding="utf-8"))["prompts"].values()]
 

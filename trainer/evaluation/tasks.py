@@ -16,7 +16,7 @@ from verigym.trainer.evaluation.contamination import OwnText, words
 from verigym.trainer.tasks.mixture import Source, as_graded, build_source, composed, held_out_rows
 
 ANSWER_FORM = "form"
-"""The text that a shape of `datasets_cfg/adapters` makes of the answer's form: our words, whatever row it is made of."""
+"""Field in which adapters of `datasets_cfg/adapters` describe the form of the answer. Its text is ours, not the data set's."""
 
 
 def held_out(config: SourceConfig, prompts: int) -> Source:
@@ -47,9 +47,9 @@ def held_out(config: SourceConfig, prompts: int) -> Source:
 
 
 def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
-    """Return the own text of each held-out prompt of `source`, in order, for the search for contamination.
+    """Return the text of each held-out prompt of `source` in which to search for contamination, in order.
 
-    This is the question of a data set's row, or the whole prompt of a generated task.
+    This text is the question of a data set's row, or the whole prompt (without template) of a generated task.
 
     Args:
         config: the source.
@@ -64,7 +64,7 @@ def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
 
 
 def task_id(prompt: Prompt) -> str:
-    """Return the origin of `prompt`: `test row 17` of a data set, or `test index 16` of generated tasks."""
+    """Return the origin of `prompt` as text: for example `test row 17` in a data set, or `test index 16` if it is generated."""
     if "row_index" in prompt.metadata:
         place = f"row {int(str(prompt.metadata['row_index'])) + 1}"
     else:

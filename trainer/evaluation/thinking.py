@@ -1,9 +1,9 @@
 """Thinking budgets by budget forcing (s1, arXiv 2501.19393; Qwen3, 2505.09388).
 
-A completion is thinking up to a closing text, then the answer. If the thinking uses up its budget, the closing text is inserted
-and the answer is sampled after it. If the thinking closes early, "Wait" may replace the closing text, so that the model goes
-on. Each continuation is an ordinary call of the engine with a longer prompt, so every engine works. Inserted tokens are
-masked as not sampled, and are in no count of sampled tokens.
+A completion begins with thinking, which ends with a closing text; then comes the answer. If the thinking uses up its budget,
+the closing text is inserted and the answer is sampled after it. If the thinking ends early, "Wait" may replace the closing
+text, so that the model thinks on. Each continuation is an ordinary call of the engine with a longer prompt, so every engine
+works. Inserted tokens are masked as not sampled, and are not counted as sampled tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from verigym.trainer.models.codec import Codec
 
 @dataclass(frozen=True)
 class ThinkingRules:
-    """A budget for the thinking before the answer: bounds on its length, and the texts that are inserted to enforce them."""
+    """Rules for the thinking before the answer: bounds on its length, and the texts that are inserted to enforce the bounds."""
 
     budget: int
     """Most sampled tokens of thought; from 0."""
@@ -31,7 +31,7 @@ class ThinkingRules:
     waits: int = 0
     """How often thinking that ends early is continued."""
     minimum: int | None = None
-    """Thinking of fewer sampled tokens ends early; None for the budget."""
+    """Thinking of fewer sampled tokens than this counts as ended early; None takes `budget` as the bound."""
     wait: str = "Wait"
     """Inserted when thinking is continued."""
 
@@ -87,10 +87,10 @@ class ThinkingEngine:
         """Make an engine that samples through `engine`.
 
         Args:
-            engine: samples the pieces.
+            engine: the wrapped engine, which samples the pieces of each completion.
             codec: the model's tokenizer.
-            rules: rules of the thinking.
-            positions: most tokens that the model takes; None for no limit.
+            rules: bounds on the thinking, and the inserted texts.
+            positions: most tokens of prompt and completion together that the model can process; None for no limit.
         """
         self.engine, self.codec, self.rules, self.positions = engine, codec, rules, positions
         self.forced_ids, self.wait_ids = codec.encode_text(rules.forced), codec.encode_text(rules.wait)
@@ -116,10 +116,10 @@ class ThinkingEngine:
         temperature: float,
         on_finished: OnFinished,
     ) -> list[list[Generated]]:
-        """Sample completions; see `Engine.generate`.
+        """Sample completions within the thinking budget; see `Engine.generate`.
 
-        A completion is sampled in pieces. The first piece is sampled with the row's own key, so a row's thinking begins in the
-        same way under different budgets.
+        A completion is sampled in pieces. The first piece is sampled with the row's own randomness key, so a row's thinking
+        begins in the same way under every budget.
 
         Raises:
             UsageError: the longest prompt leaves no room for thinking and answer.

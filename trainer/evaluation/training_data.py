@@ -1,4 +1,4 @@
-"""Possible training data of the models, which an evaluation searches for its prompts."""
+"""Reads the data on which the models may have been trained; an evaluation searches it for its own prompts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def is_file(name: str) -> bool:
 
 
 def refuse_missing(names: Sequence[str]) -> None:
-    """Check that each name is either an existing file or has the form `NAME:SPLIT` of a data set; nothing is opened.
+    """Check that each name is an existing file, or has the form `NAME:SPLIT` of a data set. Files and data are not opened.
 
     Raises:
-        UsageError: names the entry that fails.
+        UsageError: an entry fails the check; the message names it.
     """
     for name in names:
         if is_file(name) and not Path(name).is_file():
@@ -53,7 +53,7 @@ def refuse_unreadable(names: Sequence[str], data_dirs: Mapping[str, Path | None]
 
 
 def training_texts(names: Sequence[str], data_dirs: Mapping[str, Path | None] = {}) -> Iterator[tuple[str, str]]:
-    """Yield (place, text) for each training example. The text is the prompt, followed by the completion if there is one.
+    """Yield (place, text) for each training example: where it stands, and its prompt, followed by any completion.
 
     Args:
         names: JSON Lines files, plain or gzip, or `NAME:SPLIT` of data sets.

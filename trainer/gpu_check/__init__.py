@@ -1,5 +1,5 @@
-"""`verigym gpu-check`: does everything that only a GPU can show hold on this one? Ten minutes, no network, a report to send.
+"""`verigym gpu-check`: checks on this machine's GPU everything that tests on a CPU cannot show, and writes a report to send.
 
-Each check (`checks.CHECKS`) runs in a process of its own, so that one that runs out of memory or breaks CUDA does not end the
-others.
+It takes about ten minutes and needs no network. Each check (`checks.CHECKS`) runs in its own process, so that a check that runs
+out of memory or breaks CUDA does not end the others.
 """

@@ -1,4 +1,4 @@
-"""`CHECKS`: what is checked, by name. A check returns figures, or raises: `Broken` where something does not hold."""
+"""The GPU checks, by name in `CHECKS`. A check returns figures, or raises `Broken` if its requirement does not hold."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def require(holds: bool, otherwise: str) -> None:
 
 
 def mismatch(done: Ran) -> float:
-    """Return the difference between the sampler's and the learner's log-probabilities in nats.
+    """Return the difference between the sampler's and the learner's log-probabilities, in nats per token.
 
-    It is the mean over a step's tokens, and the largest such mean of the steps in `done`.
+    The metric `logprob_mismatch` of a step is a mean over its tokens; the result is the largest of these in the run `done`.
     """
     # A step whose rewards are all equal has none.
     return max(float(row["logprob_mismatch"]) for row in done.rows if "logprob_mismatch" in row)
@@ -110,7 +110,7 @@ def learns(place: Path, device: str) -> Figures:
 def graphs(place: Path, device: str) -> Figures:
     """Check that sampling with CUDA graphs, without them, and with transformers' `generate` gives the same tokens in fp32.
 
-    It is also checked that graphs were captured.
+    Also check that graphs were captured.
     """
     model = write_model(place / "model")
     made: list[object] = []
@@ -143,9 +143,9 @@ def graphs(place: Path, device: str) -> Figures:
 
 
 def resumed(place: Path, device: str) -> Figures:
-    """Check that a resumed run is as near to an uninterrupted run as a repetition of the latter is.
+    """Check that stopping and resuming a run changes the final weights at most twice as much as repeating the run does.
 
-    Two runs of 4 steps have no break; a third one is stopped after 2 steps and resumed.
+    Two runs of 4 steps have no break; a third run is stopped after 2 steps and resumed. A difference up to 1e-5 always passes.
     """
     model = write_model(place / "model")
     fields: dict[str, Any] = {"device": device, "checkpoint_every": 1, "steps": 4}
@@ -166,7 +166,7 @@ def distance(one: Ran, other: Ran) -> float:
 
 
 def overlapped(place: Path, device: str) -> Figures:
-    """Check that sampling ahead in a thread, with graphs, while the policy is updated gives the same results as on the CPU."""
+    """Check that sampling the next step in a thread, with CUDA graphs, during an update gives the same results as the CPU."""
     return compared(place, device, {"one_step": {"overlap": "one_step", "steps": 4}})
 
 
@@ -186,7 +186,7 @@ def eight_bits(place: Path, device: str) -> Figures:
 def liger(place: Path, device: str) -> Figures:
     """Check that training with Liger's kernels gives the same figures in the first step as training without them.
 
-    The kernels must be in the model.
+    Also check that the kernels have replaced modules of the model.
     """
     from verigym.trainer.models.liger import use_liger
     from verigym.trainer.models.loading import load_model
@@ -225,9 +225,9 @@ def stages(place: Path, device: str) -> Figures:
 
 
 def sampling(place: Path, device: str) -> Figures:
-    """Measure the speed of sampling with and without CUDA graphs: 64 completions of 256 tokens.
+    """Measure the speed of sampling with and without CUDA graphs, and check that graphs are faster.
 
-    The model has half a billion parameters in bf16.
+    A model of half a billion parameters in bf16 samples 64 completions of 256 tokens.
     """
     from verigym.trainer.engines.native.engine import NativeEngine
     from verigym.trainer.models.codec import Codec
@@ -260,7 +260,7 @@ def tokens_a_second(engine: Any, prompts: Sequence[Sequence[int]], device: torch
 
 
 def whole_steps(place: Path, device: str) -> Figures:
-    """Train half a billion parameters in bf16 for 4 steps, and compare the memory in use with the estimate of `--dry-run`."""
+    """Check that training half a billion parameters in bf16 for 4 steps needs no more memory than `--dry-run` estimates."""
     from verigym.trainer.dry_run.estimate import estimate_run
     from verigym.trainer.loop import train
 

@@ -1,7 +1,7 @@
-"""The process of one check: `python -m verigym.trainer.gpu_check.child check NAME FOLDER DEVICE`.
+"""The process that runs one check: `python -m verigym.trainer.gpu_check.child check NAME FOLDER DEVICE`.
 
-The last line of standard output is JSON: `{"figures": {...}}`, or `{"broken": "..."}`. Under torchrun,
-`run MODEL OUTPUT DEVICE` trains the short run of `runs.run`.
+The last line of standard output is JSON: `{"figures": {...}}`, or `{"broken": "..."}`. With the arguments
+`run MODEL OUTPUT DEVICE`, which a check passes under torchrun, the process does the short training of `runs.run`.
 """
 
 from __future__ import annotations

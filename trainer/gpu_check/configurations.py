@@ -1,4 +1,4 @@
-"""Settings that put different code on the GPU. The tests run the same ones on pretended CUDA."""
+"""Settings of runs that execute different code on the GPU. The tests run the same settings on simulated CUDA."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
     "dynamic": {"dynamic_sampling": True, "replay_share": 0.25, "curriculum": True},
     "overlong": {"overlong_cache": 4},
 }
-"""Name: settings beside those of `task.settings`. What has no equal on a CPU is a check of its own."""
+"""By name, settings that replace or extend those of `task.settings`. Code that a CPU cannot run has checks of its own."""
 
 FIGURES = (
     "loss",

@@ -17,7 +17,7 @@ from typing import Any, Literal
 CHECK_S = 300.0
 """Most seconds of one check."""
 LOG_CHARS = 4000
-"""Of what a broken check wrote, the last characters go into the report."""
+"""How many characters of a broken check's output, counted from its end, go into the report."""
 
 Outcome = Literal["holds", "broken", "not tested"]
 

@@ -1,4 +1,4 @@
-"""Short runs of the trainer, and what is compared between two of them."""
+"""Does short runs of the trainer, and compares two of them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from verigym.trainer.gpu_check.task import ENVIRONMENTS, settings
 from verigym.trainer.monitoring.logs import read_rows
 
 TOLERANCE = 1e-3
-"""Relative difference of a figure that two devices may have in fp32, and in absolute terms a hundredth of it: sums are made in
-another order."""
+"""Largest relative difference of a figure between two devices in fp32, which add in different orders. A hundredth of it is
+added as an absolute tolerance."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Ran:
     texts: tuple[tuple[str, ...], ...]
     """Its completions, by step."""
     said: tuple[str, ...]
-    """What the trainer logged, such as that a fast path was not taken."""
+    """Messages that the trainer logged, for example that a fast path was not taken."""
     model: Path
     """Folder of the final model."""
 
@@ -48,7 +48,7 @@ def run(model: Path, output: Path, **more: Any) -> Ran:
 
 @contextmanager
 def overheard() -> Iterator[list[str]]:
-    """Return a context that yields a list, to which the messages of the trainer's log are added as they come."""
+    """Return a context that yields a list, to which each message is added that the trainer logs within the context."""
     logger = logging.getLogger("verigym.trainer")
     said: list[str] = []
     handler = logging.Handler()
@@ -64,9 +64,9 @@ def overheard() -> Iterator[list[str]]:
 
 
 def differences(row: Mapping[str, Any], other: Mapping[str, Any], figures: Sequence[str] = FIGURES) -> dict[str, float]:
-    """Return how much the figures of the steps `row` and `other` differ, by name, in units of `TOLERANCE`.
+    """Return the difference of each figure between the steps `row` and `other`, by name, in units of `TOLERANCE`.
 
-    The difference is infinite if one step lacks the figure.
+    The difference is infinite if one of the steps lacks the figure.
     """
     found: dict[str, float] = {}
     for name in figures:

@@ -56,9 +56,9 @@ def matmul_rate(device: torch.device, dtype: torch.dtype, size: int = 8192) -> f
 
 
 def half_billion(place: Path, device: str, sizes: dict[str, int] = HALF_BILLION, **more: Any) -> TrainConfig:
-    """Write a model of half a billion parameters to `place`, and return the settings of a bf16 run with it.
+    """Write a model of half a billion parameters to the folder `place`, and return the settings of a bf16 run with the model.
 
-    A step has 8 prompts of 8 completions of at most 256 tokens.
+    A step has 8 prompts, each with 8 completions of at most 256 tokens.
     """
     model = place / "model"
     if not model.is_dir():

@@ -1,4 +1,4 @@
-"""The stages beside GRPO, on the CPU and on the device: the first update's loss and gradient must be the same."""
+"""Runs training stages other than GRPO on the CPU and on the device: the first update's loss and gradient must be the same."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ QUICK: Mapping[str, Any] = {
 
 
 def first_updates(place: Path, device: str) -> dict[str, dict[str, float]]:
-    """Train each stage on the CPU and on `device`, and return, by stage, how much the figures of the first updates differ.
+    """Train each stage on the CPU and on `device`, and compare the first updates.
 
-    The unit of the differences is `runs.TOLERANCE`.
+    Return, by stage and figure, the difference in units of the tolerance; see `runs.differences`.
     """
     model = write_model(place / "model")
     examples = _lines(

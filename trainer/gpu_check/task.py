@@ -1,4 +1,4 @@
-"""What the checks train: a small model from nothing, on a task whose reward rises within a few steps."""
+"""Model and task of the checks: a small model with random weights, and a task whose reward rises within a few steps."""
 
 from __future__ import annotations
 

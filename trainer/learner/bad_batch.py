@@ -20,11 +20,11 @@ KEPT = 3
 def save_bad_batch(
     folder: Path, step: int, rows: Sequence[TrainingRow], metrics: Mapping[str, float], decode: Callable[[Sequence[int]], str]
 ) -> Path | None:
-    """Save a batch that gave numbers that are not finite, for a later examination, unless `KEPT` batches exist already.
+    """Save a batch with a loss or gradient that is not finite, if fewer than `KEPT` batches are saved already.
 
     `step-<n>.safetensors` has the numbers, `step-<n>.json` the texts.
 
-    The tensors concatenate the rows: `prompt_ids` with `prompt_lengths`, `token_ids` with `completion_lengths`, `trained`, and
+    Each tensor concatenates all rows: `prompt_ids` with `prompt_lengths`, `token_ids` with `completion_lengths`, `trained`, and
     for each completion token `advantages` and, where known, `sampler_logprobs`, `old_logprobs`, and a critic's `values` and
     `returns`.
 

@@ -47,8 +47,8 @@ CRITIC = "critic"
 class ValueModel(torch.nn.Module):
     """The critic's network: a language model's decoder with a value head in place of the output layer.
 
-    Functions of `trainer.logprobs` run it like a policy. Where a policy gives the log-probability of a token, this model gives
-    the value of the state before the token.
+    The functions of `trainer.logprobs` run this model like a policy. Where a policy gives the log-probability of a token, this
+    model gives the value of the state before the token.
     """
 
     def __init__(self, base_model: Any, seed: int) -> None:
@@ -69,9 +69,9 @@ class ValueModel(torch.nn.Module):
         self.value_head.to("cpu" if place.type == "meta" else place, base_model.dtype)
 
     def forward(self, input_ids: torch.Tensor, **how: Any) -> CausalLMOutput:
-        """Return the values of the tokens in the field `logits` of the output.
+        """Return an output with the tokens' values in its field `logits`.
 
-        Only FSDP's own passes call this; updates use the functions of `trainer.logprobs`.
+        Only FSDP's own forward passes call this method; updates use the functions of `trainer.logprobs`.
         """
         return CausalLMOutput(logits=self.value_head(self.base_model(input_ids=input_ids, **how).last_hidden_state))
 
@@ -139,15 +139,16 @@ class Critic:
     def credit(
         self, rows_by_group: Sequence[Sequence[TrainingRow]], penalties_BT: torch.Tensor | None, **forward: Any
     ) -> tuple[list[list[TrainingRow]], dict[str, float]]:
-        """Return the rows with an advantage, a value and a return for each token, and metrics of the values.
+        """Return the rows with an advantage, a value and a return for each token (by GAE), and metrics of the values.
 
-        In the rows that are passed in, `advantage` is the reward. It counts as the reward of the last token that the policy
-        sampled. Rows that are not trained on get 0 and are left out of the means of the metrics. If several rows are trained
-        on, the metric `reward_spread` is the largest reward minus the smallest.
+        In the rows passed in, the field `advantage` holds the reward of the completion, which becomes the reward of its last
+        trained token. Rows that are not trained on get advantage 0, and the metrics' means leave them out. If several rows are
+        trained on, the metric `reward_spread` is the largest reward minus the smallest.
 
         Args:
             rows_by_group: the rows of a whole step.
-            penalties_BT: subtracted from the tokens' rewards, such as a KL; rows as in `rows_by_group`.
+            penalties_BT: subtracted from the tokens' rewards, such as a KL; None for no penalties. B counts all rows of
+                `rows_by_group`, in order.
             **forward: see `ForwardOptions`.
         """
         config = self.config
@@ -178,10 +179,10 @@ class Critic:
         return [list(islice(credited, len(group))) for group in rows_by_group], metrics
 
     def update(self, step: int, rows: Sequence[TrainingRow], **forward: Any) -> dict[str, float]:
-        """Take one optimizer step towards the rows' returns and return its metrics; no metrics if no row is trained on.
+        """Train the critic on the rows' returns for one optimizer step, and return metrics; empty if no row is trained on.
 
         Args:
-            step: counted from 0, for the schedule.
+            step: number of the training step, counted from 0, which decides the learning rate.
             rows: the rows of one update, from `credit`.
             **forward: see `ForwardOptions`.
         """
@@ -207,7 +208,7 @@ class Critic:
 def accumulate_values(
     model: Any, rows: Sequence[TrainingRow], *, value_clip: float | None, how: ForwardOptions, world: World = SOLO
 ) -> dict[str, float]:
-    """Add the gradient of the value loss, a mean over the trained tokens of all rows, and return its metrics.
+    """Add the gradient of the value loss, a mean over the trained tokens of all rows, to the model; return the loss's metrics.
 
     Args:
         model: a `ValueModel`.

@@ -1,4 +1,4 @@
-"""KL in the reward: a penalty for each token, by how far the policy has moved from the reference model.
+"""KL in the reward: computes a penalty for each token, from how far the policy has moved from the reference model.
 
 Legend: P prompts, G samples a prompt, B = P*G rows, T completion tokens.
 """
@@ -24,14 +24,14 @@ def kl_penalties(
 ) -> tuple[torch.Tensor, dict[str, float]]:
     """Return (penalties_BT, metrics), where the penalties are `coef` times each token's KL to the reference.
 
-    The caller subtracts the penalties from the rewards, either by token, or their sum from the reward of the completion. The
-    policy's log-probabilities were stored at sampling, so only the reference needs a forward pass.
+    The caller subtracts each penalty from its token's reward, or subtracts their sum from the completion's reward. The policy's
+    log-probabilities were stored at sampling, so only the reference needs a forward pass.
 
     Args:
         reference: a frozen model.
         groups: completions, the same number in each group.
         estimator: a function of `kl.KL_ESTIMATORS`; only its value matters here, not its gradient.
-        coef: in reward per nat.
+        coef: weight of the KL, in reward per nat.
         **forward: as for `update.policy_logprobs`.
     """
     rows = [

@@ -53,7 +53,7 @@ from verigym.trainer.rollout.collect import Group
 logger = logging.getLogger("verigym.trainer")
 
 REFERENCE = "reference"
-"""Name of the reference's weights in the checkpoint of a run that renews its reference."""
+"""Name of the KL reference's weights in a checkpoint. Only runs that replace the reference (`reference_every`) save it."""
 
 Policy = ShardedPolicy | FullyShardedPolicy | ReplicatedPolicy
 """How the processes hold the policy."""
@@ -78,7 +78,7 @@ class Learner:
             config: the run.
             start: the checkpoint to resume from; None for the config's model.
             world: the processes that train the policy together.
-            environments: by the label of their source; step_rewards needs their components.
+            environments: environment of each source, by label. Needed only for `step_rewards`, which uses their components.
 
         Raises:
             UsageError: the model, its size or the objective does not fit the config.
@@ -119,9 +119,9 @@ class Learner:
         return ShardedPolicy(model, world, self.device), tokenizer
 
     def sampling(self) -> AbstractContextManager[None]:
-        """Return a context in which each process may sample any number of completions.
+        """Return a context in which the policy's weights are gathered, so that processes can sample independently.
 
-        All processes must enter such a context together.
+        All processes must enter the context together; within it, each may sample any number of completions.
         """
         return gathered(self.model)
 
@@ -175,8 +175,8 @@ class Learner:
         Return the step's metrics, and each group's training rows as they were before the first update.
 
         Args:
-            step: counted from 0.
-            groups: may be empty.
+            step: number of the training step, counted from 0.
+            groups: completions of the step with their verdicts; may be empty.
         """
         config = self.config
         rate = learning_rate(

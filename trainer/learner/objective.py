@@ -1,4 +1,4 @@
-"""From settings to the objective: loss, KL and correction by name, with their options checked."""
+"""Builds the objective from settings: looks up loss, KL and correction by name, and checks their options."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:
 
 
 def choose_correction(config: UpdateFields) -> Correction | None:
-    """Return the correction for the sampler's probabilities that the settings name, with its bounds; None if they name none.
+    """Return the correction for the sampler's probabilities, with its bounds; None if `config.correction` is None.
 
     Raises:
         UsageError: the correction or a bound is unknown, or a bound's value is refused.

@@ -1,4 +1,4 @@
-"""AdamW as the settings describe it, its learning rate by step, and the update itself."""
+"""Builds AdamW from the settings, computes the learning rate of a step, and updates the weights."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "linear": lambda done: 1.0 - done,
     "cosine": lambda done: float(0.5 * (1 + torch.cos(torch.tensor(done * torch.pi, dtype=torch.float64)))),
 }
-"""Factor of the peak after the warm-up, by the share of the remaining steps that is done, 0 to 1."""
+"""Schedules by name: functions from the share of the steps after the warm-up that are done (0 to 1) to a factor of the peak."""
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -1,4 +1,4 @@
-"""One update: micro-batches within a token budget, gradients summed with the token weights of the whole batch.
+"""Computes the gradient of one update, in micro-batches within a token budget, with the token weights of the whole batch.
 
 Legend: B rows, T completion tokens.
 """
@@ -66,10 +66,10 @@ def accumulate(
     """Add the gradient of a batch to the model's parameters and return the batch's metrics.
 
     A row whose gradient is exactly zero (advantage 0, no KL and no entropy bonus) is not run through the model, but it counts
-    in the denominator of the loss. Metrics other than the loss are means over the tokens of all other rows. If no row can be
-    trained on, the gradients do not change and there is no metric `loss`. With several processes, each runs its share of the
-    rows with the token weights of the whole batch, and returns the metrics of the whole batch. For the keyword arguments see
-    `ForwardOptions`.
+    in the denominator of the loss. Apart from the loss and the counts of rows, metrics are means over the tokens of the rows
+    that are run. If no row has a gradient, the model's gradients do not change and there is no metric `loss`. With several
+    processes, each runs its share of the rows with the token weights of the whole batch, and returns the metrics of the whole
+    batch. For the keyword arguments see `ForwardOptions`.
     """
     how = ForwardOptions(pad_id, objective.temperature, dtype, token_budget, shared_prefix, chunk, objective.entropy_coef > 0)
     longest = max((len(row.token_ids) for row in rows), default=1)
@@ -229,10 +229,10 @@ def _logprobs(model: Any, rows: Sequence[TrainingRow], numbers: Sequence[int], h
 def with_old_logprobs(
     model: Any, rows_by_group: Sequence[Sequence[TrainingRow]], objective: Objective, **forward: Any
 ) -> list[list[TrainingRow]]:
-    """Return the rows with their old log-probabilities set to those of the current `model`; call it before several updates.
+    """Return the rows with their old log-probabilities set to those of the current `model`.
 
-    Rows that already have old log-probabilities keep them, and rows without a gradient need none. For the keyword arguments
-    see `accumulate`.
+    Call this before several updates on the same rows. Rows that already have old log-probabilities keep them, and rows without
+    a gradient get none. For the keyword arguments see `accumulate`.
     """
     pending = [row for rows in rows_by_group for row in rows if row.old_logprobs is None and objective.learns_from(row)]
     logprobs = policy_logprobs(model, pending, temperature=objective.temperature, **forward)

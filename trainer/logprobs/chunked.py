@@ -16,15 +16,15 @@ from typing import Any
 import torch
 
 CHUNK_BYTES = {"cpu": 2**25, "cuda": 2**28}
-"""Memory of a chunk's logits, by type of device. A GPU needs large products to be busy."""
+"""Most bytes of a chunk's logits, by type of device. A GPU needs large matrix products to be fully used."""
 
 
 def token_entropy(logp_V: torch.Tensor) -> torch.Tensor:
-    """Return `-sum p log p` of each distribution.
+    """Return the entropy `-sum p log p` of each distribution p over the vocabulary.
 
     Args:
         logp_V: log-probabilities `[..., V]`, the log-softmax of logits that were divided by the temperature, in nats; -inf
-            for tokens that cannot come.
+            for tokens of probability 0.
 
     Returns:
         Entropies `[...]`, in nats, from 0 to log V, with a gradient.
@@ -35,7 +35,10 @@ def token_entropy(logp_V: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Head:
-    """The output layer of a model: logits are `cap tanh(scale (W h + b) / cap)` of the last hidden state h."""
+    """The output layer of a model, which turns the last hidden state h into logits: `cap tanh(scale (W h + b) / cap)`.
+
+    W is `weight_VH` and b is `bias_V`. Without a cap (None), logits are `scale (W h + b)`.
+    """
 
     weight_VH: torch.Tensor
     bias_V: torch.Tensor | None
@@ -45,9 +48,9 @@ class Head:
 
 @dataclass(frozen=True)
 class ExpectedGradient:
-    """A prediction of the gradient that the backward pass will bring to the log-probabilities and entropies.
+    """A prediction of the gradient of the loss with respect to each token's log-probability and entropy.
 
-    With it, a chunk's gradient can be computed while its logits are in memory.
+    With this prediction, a chunk's gradient can be computed in the forward pass, while its logits are in memory.
     """
 
     logp_N: torch.Tensor
@@ -55,9 +58,10 @@ class ExpectedGradient:
 
 
 def find_head(model: Any) -> Head | None:
-    """Return the head of a transformers causal language model; None if it is not a single matrix with a known rescaling.
+    """Return the output layer of a transformers causal language model as a `Head`; None if the layer is not a plain `Linear`.
 
-    Models have no common interface for this, so the result must be checked against the model; see `forward.usable_head`.
+    Scale and cap are guessed from names of settings that some models use, so the result must be checked against the model's
+    logits; see `forward.usable_head`.
     """
     layer = model.get_output_embeddings()
     if type(layer) is not torch.nn.Linear:
@@ -94,8 +98,8 @@ def token_logprobs(
         dtype: dtype of the product with the output matrix; None for the matrix's own. Sums over the vocabulary are in float32
             or wider.
         entropy: if False, entropies are not computed and are 0.
-        expected: the incoming gradient that is expected in the backward pass. If it is wrong, the result is the same, but the
-            backward pass takes longer.
+        expected: the gradient expected in the backward pass; None for no expectation. If the expectation is wrong, the result
+            is the same, but the backward pass takes longer.
 
     Raises:
         ValueError: the shapes do not fit.

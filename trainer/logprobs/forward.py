@@ -1,4 +1,4 @@
-"""Log-probabilities of completions under a model, each row with its own prompt, in micro-batches of a token budget.
+"""Computes log-probabilities of completions under a model, each row with its own prompt, in micro-batches of a token budget.
 
 Legend: B rows, T completion tokens (padded), L prompt + completion positions, N real completion tokens, H hidden size,
 V vocabulary.
@@ -24,7 +24,7 @@ from verigym.trainer.logprobs.chunked import ExpectedGradient, Head, find_head, 
 logger = logging.getLogger("verigym.trainer")
 
 PASS_TOKENS = {"cpu": 32, "cuda": 1024}
-"""Overhead of one more micro-batch, in tokens of compute: a cut must save more padding than this."""
+"""Overhead of one more micro-batch, in tokens of compute. A further micro-batch is made only if it saves more padding."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ForwardOptions:
     shared_prefix: bool = True
     """Whether a prompt that several rows share is run once, for models that support it."""
     chunk: int | None = None
-    """Tokens whose logits are in memory at the same time; chosen by the vocabulary's size where None."""
+    """Number of tokens whose logits are in memory at the same time; None chooses by the vocabulary's size."""
     entropy: bool = False
     """Whether to compute entropies."""
 
@@ -59,7 +59,7 @@ class CompletionLogprobs:
 
 
 ExpectGradient = Callable[[torch.Tensor, torch.Tensor], ExpectedGradient]
-"""Takes (zeros_BT, mask_BT) and returns the gradient expected at the log-probabilities and entropies of the real tokens."""
+"""Function that predicts a gradient: it takes (zeros_BT, mask_BT) and returns the `ExpectedGradient` of the real tokens."""
 
 
 def autocast(device: torch.device, dtype: str) -> AbstractContextManager[Any]:
@@ -110,7 +110,7 @@ def row_logprobs(
     how: ForwardOptions,
     expect: ExpectGradient | None = None,
 ) -> CompletionLogprobs:
-    """Return the log-probabilities of completions. Each row runs its own prompt.
+    """Return the log-probabilities of completions. Each row's prompt is run again, even if rows share it.
 
     Rows are padded on the right, where the causal mask hides the padding. Logits are computed for real completion tokens
     only.
@@ -149,7 +149,8 @@ def logprobs_from_hidden(
 
     Args:
         hidden_NH: hidden states, row by row; logits if `head` is None.
-        head: from `usable_head`. With a critic's head, a linear layer with one output, `logp_BT` of the result holds values.
+        head: from `usable_head`. With a critic's head, a linear layer with one output, the field `logp_BT` of the result holds
+            values.
         completions: B token sequences, N tokens in all.
         how: options of the forward pass.
         expect: see `ExpectGradient`.
@@ -183,7 +184,7 @@ def logprobs_from_hidden(
 
 
 def decoder(model: Any) -> Any:
-    """Return the layers of `model`, a causal language model, without its output head but with its adapters, if it has any."""
+    """Return the part of the causal language model `model` before the output head, with any adapters."""
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
     return whole.base_model
 
@@ -230,7 +231,7 @@ def evaluating(model: Any) -> Iterator[None]:
 
 @contextmanager
 def checkpointing(model: Any, on: bool) -> Iterator[None]:
-    """Return a context in which, if `on`, gradient checkpointing is used: the layers are recomputed in the backward pass.
+    """Return a context that uses gradient checkpointing if `on` is True: layers are computed again in the backward pass.
 
     Dropout stays as it is, because only the checkpointed layers themselves are put into training mode.
 

@@ -1,8 +1,8 @@
 """Shared prompts: one forward and backward pass of a prompt for all its completions.
 
-The prompts run first. Their keys, values and last hidden states are detached as leaves. Micro-batches of completions run on top
-of the leaves, in which gradients accumulate; finally these gradients go through the prompts' graph in one backward pass. The
-result equals that of padded rows, except for rounding.
+The prompts run first. Their keys, values and last hidden states are detached from the autograd graph as leaves. Micro-batches
+of completions continue from the leaves, and their gradients accumulate there. At the end, these gradients go back through the
+prompts in one backward pass. Except for rounding, the result is the same as with a prompt in every row.
 
 Legend: P prompts, B rows (completions), T completion tokens (padded), S prompt tokens (padded), H hidden size.
 """
@@ -35,15 +35,15 @@ from verigym.trainer.logprobs.forward import (
 logger = logging.getLogger("verigym.trainer")
 
 Pass = Callable[[ExpectGradient | None], CompletionLogprobs]
-"""Runs the forward pass of a micro-batch; its argument is the expected gradient, or None."""
+"""Function that runs the forward pass of a micro-batch. Its argument predicts the gradient (`ExpectGradient`), or is None."""
 
 PROMPT_SHARE = 4
-"""The prompts get one part in this many of the token budget; their activations stay until the last completion is done."""
+"""Prompts get the token budget divided by this number; their activations stay in memory until the last completion is done."""
 
 COPY_SHARE = 4
-"""Each row has a copy of its prompt's keys and values in every layer; this many copied tokens count as one token of the budget.
-Measured on Llamas of four shapes, a completion's token keeps 11 to 20 times the memory of a copied one for the backward pass;
-micro-batches of several prompts, and the backward pass, hold a copy twice for a while."""
+"""Number of copied prompt tokens that count as one token of the budget: each row copies its prompt's keys and values in every
+layer. Measured on Llamas of four shapes, a completion token keeps 11 to 20 times the memory of a copied token for the backward
+pass. Micro-batches of several prompts, and the backward pass, hold each copy twice for a while."""
 
 
 class SharedPrefix:
@@ -143,9 +143,9 @@ def micro_batch_passes(
     numbers: Sequence[int],
     how: ForwardOptions,
 ) -> Iterator[tuple[list[int], Pass]]:
-    """Yield micro-batches as (row numbers, a function that runs their forward pass).
+    """Yield micro-batches as pairs (row numbers, function that runs the forward pass of these rows).
 
-    The caller must run each function, and its backward pass if any, before it takes the next.
+    The caller must run each function, and the backward pass if there is one, before taking the next pair.
 
     Args:
         model: a transformers causal language model.
@@ -182,7 +182,7 @@ def micro_batch_passes(
 
 
 def copy_charge(prompt_tokens: int) -> int:
-    """Return the number of tokens by which a row's copy of its prompt's keys and values counts towards the token budget."""
+    """Return how many tokens of the token budget a row needs for its copy of the prompt's keys and values; see `COPY_SHARE`."""
     return -(-prompt_tokens // COPY_SHARE)
 
 

@@ -1,17 +1,18 @@
-"""Policy losses per token, to be minimised, and what goes with them, as pure functions.
+"""Policy losses per token (to be minimised), aggregation, KL estimators and off-policy corrections, as pure functions.
 
-- `table`: every policy loss by name, with what settings must know about it; a new one is a function and an entry there.
-- `token_level`: one probability ratio a token (PPO's clip, CISPO, SAPO, DPPO, REINFORCE).
-- `sequence_level`: one loss a completion (GSPO, GMPO).
-- `aggregate`: weights of the tokens, from per-token losses to one number.
+- `table`: every policy loss by name, with the properties that settings depend on; a new loss is a function and an entry there.
+- `token_level`: losses with one probability ratio per token (PPO's clip, CISPO, SAPO, DPPO, REINFORCE).
+- `sequence_level`: losses with one value per completion (GSPO, GMPO).
+- `aggregate`: weights of the tokens, which turn per-token losses into one number.
 - `kl`: estimators of the KL to a reference model.
-- `corrections`: weights for completions that another distribution than the policy has sampled.
-- `common`: checked shapes, padding, bounded ratios.
+- `corrections`: weights for completions that were sampled from another distribution than the policy.
+- `common`: checks shapes, neutralises padding, bounds ratios.
 
-Shapes: B rows (completions), T tokens. The policy losses share
+Shapes: B rows (completions), T tokens. All policy losses have this in common:
 
-- the call `loss(logp_BT, old_logp_BT, advantages, *, mask_BT=None, **own_settings) -> (loss_BT, metrics)`; they do not reduce;
-- advantages `[B]` or `[B, T]`, which like the old log-probabilities are constants;
-- outside `mask_BT` the loss and every gradient are 0, whatever stands there, nan and inf included. Without a mask,
-  padded places need finite log-probabilities (0 will do): a weight of 0 hides a nan value, but not the nan in its gradient.
+- They are called as `loss(logp_BT, old_logp_BT, advantages, *, mask_BT=None, **own_settings) -> (loss_BT, metrics)`. The
+  result is a loss per token, not a sum or mean.
+- Advantages are `[B]` or `[B, T]`. Like the old log-probabilities, they are constants: no gradient flows into them.
+- Outside `mask_BT` the loss and every gradient are 0, even where the inputs are nan or inf. Without a mask, padded positions
+  need finite log-probabilities, such as 0: a weight of 0 hides a nan value, but not the nan in its gradient.
 """

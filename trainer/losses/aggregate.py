@@ -1,12 +1,12 @@
-"""From per-token losses to one number, as a weight for each token: `loss = (loss_BT * weights_BT).sum()`.
+"""Aggregates per-token losses into one number, by a weight for each token: `loss = (loss_BT * weights_BT).sum()`.
 
 Shapes: B rows (completions), T tokens.
 
-Weights are computed once over the whole optimizer batch and stay with their rows. A micro-batch only sums, so that any split,
-packing or order of the batch gives the gradient of one large batch; means of micro-batches would not.
+Weights are computed once over the whole optimizer batch and stay with their rows. Micro-batches only sum, so any split, packing
+or order of the batch gives the gradient of one large batch. A mean per micro-batch would not.
 
-A row without a trained token (its verifier failed, or it was filtered out) counts in no denominator. A batch of only such
-rows has weights 0 and loss 0.
+A row without a trained token (because its verifier failed, or it was filtered out) counts in no denominator. If all rows of a
+batch are without trained tokens, weights and loss are 0.
 """
 
 from __future__ import annotations
@@ -45,11 +45,9 @@ def token_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Te
 
 
 def fixed_length(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
-    """Return weights for the sum over tokens divided by a constant length: `1 / (rows * max_tokens)` (Dr.
+    """Return weights for the sum over tokens divided by a constant length: `1 / (rows * max_tokens)`.
 
-    GRPO, arXiv 2503.20783).
-
-    See `token_weights` for the arguments.
+    This is the aggregation of Dr. GRPO (arXiv 2503.20783). See `token_weights` for the arguments.
 
     Raises:
         ValueError: `max_tokens` is missing, below 1, or less than the number of trained tokens of a row.
@@ -73,7 +71,7 @@ AGGREGATIONS: dict[str, Callable[[torch.Tensor, int | None], torch.Tensor]] = {
     "fixed_length": fixed_length,
     "sequence_sum_mean": sequence_sum_mean,
 }
-"""Every aggregation by name: the float64 weight of a trained token, in a shape that broadcasts to `[B, T]`."""
+"""Every aggregation by name: a function that returns float64 weights of the tokens, in a shape that broadcasts to `[B, T]`."""
 
 
 def token_weights(
@@ -110,9 +108,9 @@ def weighted_sum(values_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Ten
         weights_BT: the rows of `token_weights` that belong to the micro-batch.
 
     Returns:
-        A scalar in the unit of the values. It stays attached to them even if every weight is 0, so that `backward` works and
-        gives 0. A value that is nan does not affect the sum if its weight is 0. It does, however, make the gradient of the
-        inputs that it was computed from nan; see `losses`.
+        A scalar in the unit of the values. The scalar stays attached to the values even if every weight is 0, so that
+        `backward` works and gives 0. A nan value of weight 0 does not affect the sum, but it makes the gradients of the inputs
+        from which it was computed nan; see `losses`.
 
     Raises:
         ValueError: the shapes differ or do not have two axes.

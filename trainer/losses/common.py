@@ -1,4 +1,4 @@
-"""Shared parts of the policy losses: checked shapes, neutral padding, bounded probability ratios.
+"""Functions that the policy losses share: they check shapes, neutralise padding and bound probability ratios.
 
 Shapes: B rows (completions), T tokens.
 """
@@ -10,8 +10,9 @@ import torch
 from verigym.trainer.tensor_shapes import check_same_shape
 
 LossAndMetrics = tuple[torch.Tensor, dict[str, torch.Tensor]]
-"""`(loss_BT, metrics)`. Metrics are per token, detached, and averaged by the caller, who has the mask: `ratio_BT` (the token's
-probability over the old one) and `clipped_BT` (bool: clipping removed or bounded the token's gradient)."""
+"""Result of a policy loss: `(loss_BT, metrics)`. Metrics are per token and detached; the caller, who has the mask, averages
+them. They are `ratio_BT` (the token's probability divided by its old probability) and `clipped_BT` (bool: clipping removed or
+bounded the token's gradient)."""
 
 
 def prepare(
@@ -65,10 +66,10 @@ def clamp_log_ratio(log_ratio: torch.Tensor, max_log_ratio: float) -> torch.Tens
 
 
 def check_range(clip_low: float, clip_high: float) -> None:
-    """Check that the clip distances give a range `[1 - clip_low, 1 + clip_high]` with a lower bound from 0 to 1.
+    """Check that the clip range `[1 - clip_low, 1 + clip_high]` is valid: `clip_low` is in [0, 1] and `clip_high` at least 0.
 
     Raises:
-        ValueError: names the distance that is out of range.
+        ValueError: a distance is out of range; the message names it.
     """
     if not 0.0 <= clip_low <= 1.0:
         raise ValueError(f"clip_low: expected a number from 0 to 1 (the ratio's lower bound is 1 - clip_low), got {clip_low}")
@@ -77,8 +78,9 @@ def check_range(clip_low: float, clip_high: float) -> None:
 
 
 def outside_clip(ratio: torch.Tensor, advantages: torch.Tensor, clip_low: float, clip_high: float) -> torch.Tensor:
-    """Return bool, True where PPO's clip removes the gradient of a token.
+    """Return a bool tensor that is True where PPO's clip removes the gradient of a token.
 
-    This is where the ratio is above the clip range and the advantage is positive, or below it and the advantage is negative.
+    This is so if the ratio is above the clip range and the advantage is positive, or if the ratio is below the range and the
+    advantage is negative.
     """
     return ((advantages > 0) & (ratio > 1 + clip_high)) | ((advantages < 0) & (ratio < 1 - clip_low))

@@ -1,11 +1,11 @@
-"""Off-policy corrections: weights of tokens that another distribution than the policy has sampled.
+"""Off-policy corrections: weights of tokens that were sampled from another distribution than the policy.
 
 Shapes: B rows (completions), T tokens. `w = exp(old_logp - sampler_logp)` is the importance weight of a token: the policy's
-probability over the sampler's. It matters where an engine generates with other kernels or in another precision, and for
-completions that were sampled some updates ago. The sampler's log-probabilities must be those of the distribution sampled from,
-after temperature, top-p and top-k.
+probability divided by the sampler's. The weight differs from 1 if an engine generates with other kernels or in another
+precision, and for completions that were sampled some updates ago. The sampler's log-probabilities must be those of the
+distribution that was sampled from, after temperature, top-p and top-k.
 
-`sampler_weights` weighs by that ratio. `opsm` keeps or drops completions by the current policy and the advantage.
+`sampler_weights` weighs tokens by this ratio. `opsm` keeps or drops completions by the current policy and the advantage.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Correction(NamedTuple):
     """One kind of importance weight, with its default bounds."""
 
     log_weight: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    """Takes the tokens' log ratios, 0 outside the mask, and the mask; returns the log of the weight to bound."""
+    """Function of the tokens' log ratios (0 outside the mask) and the mask; it returns the logs of the unbounded weights."""
     masked: bool
-    """True drops weights outside `[low, high]`, False truncates at `high`."""
+    """If True, weights outside `[low, high]` become 0; if False, weights above `high` become `high`."""
     low: float
     high: float
 

@@ -1,9 +1,9 @@
 """Estimators of KL(policy || reference) from one sampled token: k1, k2, k3 (Schulman, joschu.net/blog/kl-approx.html).
 
-Shapes: B rows (completions), T tokens. They do not reduce: `aggregate` owns the weights of the tokens.
+Shapes: B rows (completions), T tokens. The estimators return a value per token; `aggregate` has the weights to sum them.
 
-The right one depends on where it is used. Below, `x` is the policy's log-probability of the token that it sampled, `ref`
-the reference's, and expectations are over the policy.
+Which estimator is right depends on where it is used. Below, `x` is the policy's log-probability of a token that the policy
+sampled, `ref` is the reference's log-probability of the same token, and expectations are over the policy.
 
 | | value | gradient in x | value unbiased | gradient unbiased, as a loss |
 |---|---|---|---|---|
@@ -12,10 +12,11 @@ the reference's, and expectations are over the policy.
 | k3 | exp(ref - x) - (ref - x) - 1 | 1 - exp(ref - x) | yes | no |
 | on_policy(k3) | as k3 | x - ref | yes | yes (arXiv 2506.09477) |
 
-In the reward, where only the value counts, k1 is right. In the loss its gradient is that of the token's log-probability and
-does not depend on the reference. If all tokens have one weight, its mean over the policy's own completions is 0; if weights
-depend on a completion's length, as 1 / length in `sequence_mean`, it is the gradient of the mean weight, a pull on lengths.
-Either way it adds variance and does not keep the policy near the reference. No gradient flows into the reference.
+In the reward, where only the value counts, k1 is right. In the loss, the gradient of k1 is that of the token's log-probability
+and does not depend on the reference. If all tokens have the same weight, the mean of this gradient over the policy's own
+completions is 0. If weights depend on a completion's length, as 1 / length in `sequence_mean`, the mean is the gradient of the
+mean weight: a pull on lengths. In both cases k1 adds variance and does not keep the policy near the reference. No gradient
+flows into the reference.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Policy losses of whole completions: every token of a row has the row's loss.
 
-Shapes: B rows (completions), T tokens. All take `(logp_BT, old_logp_BT, advantages, *, mask_BT=None)` and settings of
-their own. They need the aggregation `sequence_mean`, which turns them back into one loss a row; `token_mean` would
-weight a row by its length. The tokens of a row must not be split over two calls.
+Shapes: B rows (completions), T tokens. `r = exp(logp - old_logp)` is a token's ratio, means are over a row's tokens, and `A` is
+the advantage. All losses take `(logp_BT, old_logp_BT, advantages, *, mask_BT=None)` and settings of their own. They need the
+aggregation `sequence_mean`, which counts the row's loss once; `token_mean` would weight a row by its length. The tokens of a
+row must not be split over two calls.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ def gspo(
     clip_high: float = 4e-4,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """Apply PPO's clip to one ratio per completion: `s = exp(mean log r)`, `-min(s A, clip(s) A)` (GSPO, arXiv 2507.18071).
+    """Compute PPO's clipped loss with one ratio per completion: `-min(s A, clip(s) A)`, where `s = exp(mean log r)`.
+
+    This is GSPO (arXiv 2507.18071).
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the old policy, in nats.
         advantages: `[B]`, one per completion, or `[B, T]`, one per token.
         mask_BT: bool, True on real tokens; None if all tokens are real.
-        clip_low: distance of the lower bound of s from 1; 0 to 1. The default is small because s, a mean, moves
-            far less than a token's ratio.
+        clip_low: distance of the lower bound of s from 1; 0 to 1. The default is small because s is a geometric mean, which
+            moves far less than a token's ratio.
         clip_high: distance of the upper bound of s from 1; at least 0.
         max_log_ratio: see `common.clamp_log_ratio`, in nats; clamps the mean.
 

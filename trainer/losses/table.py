@@ -1,7 +1,7 @@
-"""The table of policy losses: which function each name stands for, and what settings must know about it.
+"""The table of policy losses: the function that each name stands for, and the properties that checks of settings need.
 
-A new loss is a function in a module beside this one and an entry here. Checks of settings, error messages and tests follow from
-the entry's attributes. No torch is imported until a function is taken, so that configurations are checked without it.
+A new loss is a function in another module of this package and an entry here. Checks of settings, error messages and tests
+follow from the entry's attributes. Torch is not imported before a function is taken, so configurations are checked without it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class PolicyLoss:
     location: str
     """`module:function`, in this package."""
     whole_completions: bool = False
-    """Whether every token carries its completion's loss; then only `sequence_mean` counts each completion once."""
+    """Whether the loss of a token is that of its whole completion. Only `sequence_mean` then counts each completion once."""
     on_policy: bool = False
-    """Whether it takes no ratio to the policy that sampled, so that it is right only for tokens of the current policy."""
+    """Whether the loss uses no ratio to the policy that sampled. It is then right only for tokens of the current policy."""
 
     @property
     def function(self) -> Callable[..., LossAndMetrics]:

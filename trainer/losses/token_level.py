@@ -1,7 +1,7 @@
 """Policy losses in which each token has its own probability ratio.
 
-Shapes: B rows (completions), T tokens. `r = exp(logp - old_logp)`, and `A` is the advantage. All take
-`(logp_BT, old_logp_BT, advantages, *, mask_BT=None)` and settings of their own; see `losses` for what they share.
+Shapes: B rows (completions), T tokens. `r = exp(logp - old_logp)` is a token's ratio, and `A` is the advantage. All losses take
+`(logp_BT, old_logp_BT, advantages, *, mask_BT=None)` and settings of their own; see `losses` for their common properties.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ def clipped(
     delta: float | None = None,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """Compute PPO's clipped surrogate loss: `-min(r A, clip(r, 1 - low, 1 + high) A)`.
+    """Compute PPO's clipped surrogate loss: `-min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)`.
 
-    See PPO, arXiv 1707.06347; GRPO, arXiv 2402.03300; DAPO, arXiv 2503.14476, for a higher upper bound ("clip-higher").
-    With `dual_clip` c (arXiv 1912.09729), the loss is at most `-c A` where `A < 0`. With `delta` (two-sided clip, arXiv
-    2505.07291), the r of the unclipped term is `min(r, delta)`. For `delta >= 1 + clip_high` both are the same function.
+    Here `r = exp(logp - old_logp)`, and `A` is the advantage. See PPO, arXiv 1707.06347; GRPO, arXiv 2402.03300; and DAPO,
+    arXiv 2503.14476, for a higher upper bound ("clip-higher"). With `dual_clip` c (arXiv 1912.09729), the loss is at most
+    `-c A` where `A < 0`. With `delta` (two-sided clip, arXiv 2505.07291), the r of the unclipped term is `min(r, delta)`. If
+    `delta` and c are the same number, at least `1 + clip_high`, the two options give the same loss.
 
-    At `r = 1` its gradient is that of REINFORCE. The old log-probabilities and the advantages are constants: no
-    gradient flows into them, so `clipped(logp, logp, A)` is the on-policy loss.
+    At `r = 1` the gradient is that of REINFORCE. No gradient flows into the old log-probabilities and the advantages, so
+    `clipped(logp, logp, A)` is the on-policy loss.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
@@ -79,17 +80,18 @@ def cispo(
     clip_high: float = 4.0,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """Compute REINFORCE's loss weighted with a clipped, detached ratio: `-sg[clip(r, 1 - low, 1 + high)] A logp`.
+    """Compute REINFORCE's loss weighted with a clipped ratio: `-sg[clip(r, 1 - clip_low, 1 + clip_high)] A logp`.
 
-    This is CISPO (arXiv 2506.13585). No token loses its gradient, so rare tokens that change the course of a solution still
-    count. The default clip range has no lower bound and an upper bound of 5.
+    This is CISPO (arXiv 2506.13585). `r = exp(logp - old_logp)`, `A` is the advantage, and `sg` stops the gradient. No token
+    loses its gradient, so rare tokens that change the course of a solution still count. The default clip range has no lower
+    bound and an upper bound of 5.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the old policy, in nats.
         advantages: `[B]`, one per completion, or `[B, T]`, one per token.
         mask_BT: bool, True on real tokens; None if all tokens are real.
-        clip_low: distance of the lower bound of r from 1; 1 is no lower bound.
+        clip_low: distance of the lower bound of r from 1; 0 to 1, where 1 means no lower bound.
         clip_high: distance of the upper bound of r from 1; at least 0.
         max_log_ratio: see `common.clamp_log_ratio`, in nats.
 
@@ -119,15 +121,16 @@ def sapo(
 ) -> LossAndMetrics:
     """Compute PPO's loss with a smooth gate in place of the clip: `-(4 / tau) sigmoid(tau (r - 1)) A` (SAPO, arXiv 2511.20347).
 
-    At `r = 1` its gradient is that of REINFORCE; away from 1, in either direction, it decreases smoothly to 0.
+    Here `r = exp(logp - old_logp)`, `A` is the advantage, and tau is `tau_positive` or `tau_negative`, by the sign of A. At
+    `r = 1` the gradient is that of REINFORCE; away from 1, in either direction, it decreases smoothly to 0.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the old policy, in nats.
         advantages: `[B]`, one per completion, or `[B, T]`, one per token.
         mask_BT: bool, True on real tokens; None if all tokens are real.
-        tau_positive: temperature of the gate where `A > 0`; above 0, larger is narrower.
-        tau_negative: temperature of the gate where `A <= 0`; above 0.
+        tau_positive: tau where `A > 0`; above 0. A larger tau makes the gate narrower.
+        tau_negative: tau where `A <= 0`; above 0.
         max_log_ratio: see `common.clamp_log_ratio`, in nats.
 
     Returns:
@@ -157,9 +160,10 @@ def dppo_tv(
 ) -> LossAndMetrics:
     """Compute the loss `-r A`, or 0 for a token whose probability has already moved too far.
 
-    This is DPPO (arXiv 2602.04879). A token is dropped if its probability has changed by more than `delta` and its gradient
-    would change it further. So `|p - p_old|` (total variation) is bounded instead of the ratio: the probability of a rare token
-    may double, while that of a likely token may change only slightly.
+    This is DPPO (arXiv 2602.04879). `r = exp(logp - old_logp)`, and `A` is the advantage. A token is dropped if its probability
+    has changed by more than `delta` and its gradient would change the probability further. So `|p - p_old|` (total variation)
+    is bounded instead of the ratio: the probability of a rare token may double, while that of a likely token may change only
+    slightly.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.

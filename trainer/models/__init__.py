@@ -1,7 +1,8 @@
 """Models: loading, tokens, adapters, kernels.
 
-- `path`: what a model's name stands for (no torch); `loading`: model and tokenizer, from a folder or the hub
-- `codec`: between texts and tokens; `bridge`: from one turn of a conversation to the next; `control_tokens`: data forge no turn
+- `path`: resolves a model's name (without torch); `loading`: loads model and tokenizer, from a folder or the hub
+- `codec`: converts texts to tokens and back; `control_tokens`: keeps special tokens in data from forging a turn
+- `bridge`: makes the tokens between two turns of a conversation
 - `lora`: adapters, and the policy in checkpoints; `liger`: fused kernels
-- `scratch`: a small model and tokenizer from nothing; `optional`: imports of optional packages
+- `scratch`: makes a small model with random weights and its tokenizer; `optional`: imports optional packages
 """

@@ -1,9 +1,10 @@
-"""From one turn of the model to the next, token in, token out: what was sampled is never tokenised again.
+"""Makes the tokens between two turns of the model in an episode; tokens that were sampled are never tokenised again.
 
-The input of the next turn is the tokens so far, those that the model sampled, and what the chat template puts around the
-replies. The last are got from a conversation whose turn of the assistant is a mark: they are what the template writes after
-it. So the tokens of earlier turns are always an exact prefix of the next input, whatever a tokenizer would make of the whole
-text. A template that drops earlier thinking once the user replies is fine: the thinking stays, since its tokens are kept.
+The input of the next turn is the tokens so far, including the sampled ones, then the replies with the text that the chat
+template puts around them. To get the text of the replies, the template renders a conversation whose assistant turn is a mark;
+everything after the mark is taken. So the tokens of earlier turns are always an exact prefix of the next input, even if a
+tokenizer would split the whole text differently. A template that drops earlier thinking once the user replies can be used: the
+thinking stays, because its tokens are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.control_tokens import HERE, ControlTokens
 
 Tools = Sequence[Mapping[str, Any]]
-"""Tools as chat templates take them, and as `Prompt.metadata` has them."""
+"""Descriptions of tools, in the form that chat templates take and `Prompt.metadata` holds."""
 
 _USER = {"role": "user", "content": "What is asked"}
 _REMEDY = (
@@ -28,10 +29,10 @@ _REMEDY = (
 
 
 class Bridge:
-    """Makes the tokens that an episode has between two turns of the model.
+    """Makes the tokens between two turns of the model in an episode.
 
-    These are the replies of tools or the user, and the text that the chat template puts around them. Texts of replies are data:
-    an `<|im_end|>` or a `</tool_response>` in the result of a tool is encoded as text.
+    These tokens hold the replies of tools or the user, and the text that the chat template puts around the replies. The texts
+    of replies are data: an `<|im_end|>` or a `</tool_response>` in the result of a tool is encoded as ordinary text.
 
     Args:
         codec: the policy's tokenizer and its end tokens.
@@ -46,8 +47,8 @@ class Bridge:
     def after(self, written: Sequence[int], replies: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
         """Return the tokens that the model reads after its turn: the replies, and the text that opens its next turn.
 
-        The tokens begin with the end token that the template writes after the model's turn. It is left out if the model has
-        sampled it itself. It is included if the turn was cut off or ended with another end token.
+        The template writes an end token after the model's turn. The result begins with this token if the turn was cut off or
+        ended with another end token, and is without it if the model has sampled it.
 
         Args:
             written: the tokens of the turn as they were sampled, with the end token if there was one.
@@ -65,7 +66,7 @@ class Bridge:
         return ids[1:] if written and ids and written[-1] == ids[0] else ids
 
     def check(self, tools: Tools = ()) -> None:
-        """Check that the chat template can continue episodes, by trying it on replies, thinking and a turn that was cut off.
+        """Check that the chat template can continue episodes, by rendering replies, thinking and a turn that was cut off.
 
         Args:
             tools: the tools of the episodes, as chat templates take them. Without tools, replies of tools are not tried.

@@ -26,7 +26,10 @@ class Codec:
 
     @cached_property
     def control(self) -> ControlTokens | None:
-        """Return the tokens that only a chat template may write; None for a tokenizer that cannot be copied."""
+        """Return the encoder that keeps special tokens in data from becoming control tokens.
+
+        It is None for a tokenizer that cannot be copied (no fast tokenizer).
+        """
         return ControlTokens(self.tokenizer) if ControlTokens.fit(self.tokenizer) else None
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:

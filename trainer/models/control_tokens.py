@@ -1,9 +1,10 @@
-"""Chats in which data cannot forge a turn: only what the chat template itself writes becomes control tokens.
+"""Encodes chats so that data cannot forge a turn: only texts that the chat template itself writes become control tokens.
 
-A tokenizer looks for its added tokens (`<|im_end|>`, `<tool_call>`, ...) in the whole text, wherever it comes from. So data are
-shielded before the template puts them in: a mark before each such text says that it is data. Then the template's own texts
-are replaced by private ones, the marks are taken out, and a copy of the tokenizer that knows the private texts alone encodes
-the rest as what it is, text. A chat without such text in its data gets the tokens that the tokenizer itself gives it.
+A tokenizer turns the texts of its added tokens (`<|im_end|>`, `<tool_call>`, ...) into tokens even if they stand in data. To
+prevent this, data are shielded before the template inserts them: a mark is put before each text of an added token. In the
+rendered chat, added tokens without a mark come from the template and are replaced by private texts; then the marks are removed.
+A copy of the tokenizer that knows only the private texts encodes the result, so data become ordinary text. A chat whose data
+contain no such texts gets the same tokens as from the tokenizer itself.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SHIELD, PRIVATE, HERE = "\ufdd0", "\ufdd1", "\ufdd2"
-"""Code points that Unicode reserves for use within a program. In data they are replaced by U+FFFD, as lone surrogates are."""
+"""Code points that mark data, private texts and a position. Unicode reserves them for use within a program; in data they are
+replaced by U+FFFD, as lone surrogates are."""
 _OURS = str.maketrans(dict.fromkeys((SHIELD, PRIVATE, HERE), "\ufffd"))
 
 
@@ -46,11 +48,11 @@ class ControlTokens:
         return hasattr(getattr(tokenizer, "backend_tokenizer", None), "get_added_tokens_decoder")
 
     def shield_special(self, data: Any) -> Any:
-        """Return `data` with marks in all its texts, also nested ones, so that none of them is encoded as a special token."""
+        """Return `data` with marks in all its texts, also nested ones, so that no part is encoded as a special token."""
         return _deep(self._special.shield, data)
 
     def shield(self, data: Any) -> Any:
-        """Return `data` with marks in all its texts, so that none of them is encoded as an added token.
+        """Return `data` with marks in all its texts, also nested ones, so that no part is encoded as an added token.
 
         Added tokens include tokens that are not special, such as `</tool_response>`.
         """
@@ -66,14 +68,14 @@ class ControlTokens:
         return max((start for start, _ in self._all.found(text)), default=len(text))
 
     def forged(self, text: str, shielded: str) -> bool:
-        """Return True if special tokens in `text`, which a template made from data, come from the data, not the template.
+        """Return True if some special tokens in `text`, a rendered chat, come from the data and not from the template.
 
-        `shielded` is the text that the template makes from the same data after shielding.
+        `shielded` is the chat rendered from the same data after shielding.
         """
         return len(self._special.found(text, shielded=True)) > len(self._special.found(shielded))
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of `text`, which a template made from shielded data."""
+        """Return the tokens of `text`, a chat that a template rendered from shielded data."""
         parts, place = [], 0
         for start, found in self._all.found(text):
             parts += [text[place:start].replace(SHIELD, ""), self._private[found]]

@@ -27,9 +27,9 @@ def use_liger(model: Any, device: torch.device) -> None:
     """Replace a model's RMS norms, rotary positions and gated MLPs by Liger's kernels; the weights do not change.
 
     Liger's loss is not used, because verigym computes log-probabilities in chunks itself (`trainer/logprobs/chunked.py`).
-    Rotary positions are replaced in transformers' module, that is, for every model of this type in the process. Native decoding
-    (`trainer/engines/native/llama_step.py`) uses the patched norms, but has its own versions of the other layers; these are
-    checked against the patched model.
+    Rotary positions are replaced in transformers' module, so the change affects every model of this type in the process. Native
+    decoding (`trainer/engines/native/llama_step.py`) uses the patched norms, but has its own versions of the other layers,
+    which are checked against the patched model.
 
     Args:
         model: a transformers causal language model, with or without adapters; changed in place.

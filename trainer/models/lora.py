@@ -1,7 +1,8 @@
-"""Low-rank adapters (LoRA, arXiv 2106.09685; QLoRA, 2305.14314) through peft: `y = W x + (alpha / rank) B A x`, W frozen.
+"""Low-rank adapters (LoRA, arXiv 2106.09685; QLoRA, 2305.14314) through peft: `y = W x + (alpha / rank) B A x`.
 
-The base weights never change. Sampling and updates compute the adapters in addition to them, the KL's reference is the policy
-with its adapters off or with earlier ones, and the final model is a copy with the adapters merged.
+W is a base weight matrix, which never changes; A and B are the adapter, which is trained. Sampling and updates compute the
+adapters in addition to the base weights. The KL's reference is the policy with its adapters off, or with an earlier copy of
+them. The final model is a copy with the adapters merged into the weights.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ ADAPTER = "default"
 
 @dataclass(frozen=True)
 class WithoutAdapter:
-    """Stands for the initial model as the reference, which is the policy with its adapters off. Call it through `opened`."""
+    """The initial model as the KL's reference: the policy with its adapters off. `opened` makes it callable."""
 
     policy: Any
 
 
 class EarlierAdapter:
-    """Stands for an earlier policy as the reference: a copy of its adapters' tensors. Call it through `opened`."""
+    """An earlier policy as the KL's reference: a copy of the adapters' tensors at that time. `opened` makes it callable."""
 
     def __init__(self, policy: Any) -> None:
         """Copy the current adapters of `policy`."""
@@ -83,7 +84,7 @@ def load_policy(path: str, config: AdapterFields, seed: int, device: torch.devic
         start: a checkpoint that `save_policy` wrote; None for the initial model.
 
     Raises:
-        UsageError: the model cannot be loaded, takes no such adapter, or does not fit the checkpoint.
+        UsageError: the model cannot be loaded, cannot take the adapters, or does not fit the checkpoint.
     """
     if not config.lora_rank:
         return load_model(start / "model" if start else path, device)
@@ -143,7 +144,7 @@ def add_adapter(model: Any, config: AdapterFields, seed: int) -> Any:
         seed: key of A's values, which are uniform within 1 / sqrt(inputs), as in the paper's code.
 
     Raises:
-        UsageError: peft is absent, the model has no such layers, or the head or the embeddings would get an adapter.
+        UsageError: peft is absent, the model lacks the target layers, or the head or the embeddings would get an adapter.
     """
     peft = need("peft", "lora_rank")
     targets = config.lora_targets

@@ -73,10 +73,10 @@ def require_model(name: str | Path) -> str:
 
 
 def refuse_missing_folder(name: str | Path) -> None:
-    """Refuse `name` if it is neither a directory nor a possible hub id, without contacting the hub.
+    """Check that `name` is a directory or could be a hub id. The hub is not contacted.
 
     Raises:
-        UsageError: `name` is neither.
+        UsageError: `name` is not a directory and cannot be a hub id.
     """
     if missing := missing_folder(str(name)):
         raise UsageError(f"model: {missing}{_near(str(name))}")
@@ -87,8 +87,8 @@ def not_there(name: str, silence: str, error: BaseException) -> str:
 
     Args:
         name: the name as given.
-        silence: the value of `hub_or_cache`: the reason why the hub does not answer, or empty.
-        error: the hub library's error.
+        silence: the reason why the hub does not answer, as `hub_or_cache` gives it; empty if the hub answered.
+        error: the exception that the hub library raised.
     """
     if silence:
         return f"there is no directory {name!r} here{_near(name)}, and no model of that name in the hub's cache; {silence}"

@@ -11,7 +11,7 @@ from verigym.trainer.rollout.collect import Group
 from verigym.trainer.tasks.mixture import Source, shares_of
 
 REASONS = 3
-"""Reasons for unscored completions that are printed, the most common first."""
+"""Most reasons for unscored completions that are printed; the most common reasons come first."""
 
 
 def opening(config: TrainConfig, sources: Sequence[Source], model: Any, device: str, world_size: int, done: int) -> list[str]:
@@ -47,13 +47,13 @@ def size(numbers: int) -> str:
 
 
 class UnscoredReasons:
-    """Collects the reasons why completions got no verdict since this process began, for a summary at the end."""
+    """Counts the reasons why completions got no verdict since this process began, for a summary at the end."""
 
     def __init__(self) -> None:
         self.counts = Counter[tuple[str, str]]()
 
     def add(self, groups: Sequence[Group]) -> None:
-        """Count the unscored completions of `groups`, which were graded."""
+        """Count the unscored completions in the graded groups `groups`, by reason."""
         for group in groups:
             for score in group.scores:
                 if score.error is not None:

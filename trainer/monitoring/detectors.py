@@ -1,6 +1,7 @@
 """Detectors of failing training, one class each: dead runs, divergence, length drift, reward hacks, broken graders.
 
-Each reads the rows of metrics.jsonl in order, and its state depends on nothing else: a resumed run replays the rows it has.
+A detector reads the rows of metrics.jsonl in order, and its state depends on nothing else. So a resumed run restores the state
+by replaying the rows that were written before.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from statistics import median
 from typing import Any, Protocol
 
 FIRST = 10
-"""First steps of a run, whose median is a metric's initial value."""
+"""Number of first steps of a run. A metric's median over them is its initial value."""
 RECENT = 9
-"""Latest steps, whose median is a metric's present value, so that one odd batch raises no alarm."""
+"""Number of latest steps. A metric's median over them is its present value, so that one odd batch raises no alarm."""
 LENGTH_KEPT = 2 / 3
 """A jump of the reward is suspicious if completions keep less than this share of their length."""
 FEW_STEPS = 5
@@ -39,7 +40,7 @@ class Alarm:
     stop: bool = False
     """Whether the run must not go on."""
     sources: tuple[str, ...] = ()
-    """Labels of the sources concerned; empty for the run as a whole."""
+    """Labels of the sources that the alarm is about; empty if it is about the run as a whole."""
 
     @property
     def text(self) -> str:
@@ -77,12 +78,12 @@ class _FirstStep:
 
 
 class DeadRun:
-    """Detects that no reward has an effect: no trained completion has an advantage, or the gradient is exactly 0.
+    """Detects that rewards have no effect: no trained completion has an advantage, or the gradient is exactly 0.
 
-    The usual cause is that the rewards in every group are equal. This itself is not the criterion, because replayed groups,
-    rewards of steps or of components, and advantages over the batch can still give a gradient. A KL or an entropy bonus does
-    not count, because it moves the weights towards no reward. With a critic, the rewards of the whole step must differ: if they
-    are equal, the advantages are only the critic's errors, scaled up by whitening.
+    The usual cause is that the rewards in every group are equal. Equal rewards alone raise no alarm, because replayed groups,
+    rewards of steps or of components, and advantages over the batch can still give a gradient. The gradient of a KL or an
+    entropy bonus does not count, because it does not come from a reward. With a critic, equal rewards in the whole step also
+    raise the alarm, because the advantages are then only the critic's errors, scaled up by whitening.
     """
 
     def __init__(self, steps: int, stop: bool) -> None:
@@ -271,7 +272,7 @@ class RewardJump:
 class Unscored:
     """Detects many completions without a verdict.
 
-    The grader failed, not the model; but the policy may learn to provoke such failures, because they cost it nothing.
+    In these cases the grader failed, not the model. The policy may still learn to provoke failures, as they cost no reward.
     """
 
     def __init__(self, share: float) -> None:
@@ -331,7 +332,7 @@ class NoVerdict:
 class LogprobMismatch:
     """Detects that the trainer and the sampler give different log-probabilities to the same tokens.
 
-    If so, the policy that is trained is not the policy that sampled.
+    The policy that is trained is then not the policy that sampled.
     """
 
     def __init__(self, limit: float) -> None:

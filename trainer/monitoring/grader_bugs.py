@@ -1,8 +1,9 @@
-"""Bugs of graders in training: exceptions of `judge` are counted, recorded once per cause, and not trained on.
+"""Finds bugs of graders during training: exceptions of `judge` are counted, and recorded once per cause.
 
-By the blame rule, a text on which `judge` raises gets the floor. If that happens to many texts, the grader is broken, not the
-texts: from then on those completions of the source are unscored, as all our own failures are. A source that never gives a
-verdict is called silent, whatever the reason: its server is down, its gold is bad, or its judge raises on everything.
+A single text on which `judge` raises an exception gets the lowest reward, because the text may have caused it. If `judge`
+raises on many texts of a source, the grader counts as broken: from then on, completions on which it raises are unscored and not
+trained on. A source that has never given a verdict is called silent, for any reason: its server is down, its reference answers
+are bad, or its judge raises on everything.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ WINDOW = 200
 FEWEST = 20
 """Completions before a share says anything."""
 SILENT_AFTER = WINDOW
-"""Completions without a single verdict after which a source is called silent: a server may need some minutes to start."""
+"""Completions without a single verdict after which a warning calls a source silent. A server may need some minutes to start."""
 
 
 class GraderBugs:
@@ -40,12 +41,12 @@ class GraderBugs:
         self.broken: set[str] = set()
         self.graded: dict[str, int] = {}
         self.judged: dict[str, int] = {}
-        """Of these, completions with a verdict of the judge's own: scored, and not because it raised."""
+        """By source, the graded completions that `judge` itself scored, without raising an exception."""
 
     def checked(self, groups: Sequence[Group]) -> list[Group]:
-        """Count the verdicts of `groups`, and return the groups.
+        """Count the verdicts of `groups`, and return the groups as they are to be trained on.
 
-        If a source's grader is broken, the completions on which it raised an exception have no reward in the result.
+        If a source's grader is broken, the completions on which the grader raised an exception lose their rewards.
         """
         for group in groups:
             recent = self.recent.setdefault(group.source, deque(maxlen=WINDOW))
@@ -114,7 +115,7 @@ class JudgeException(Alarm):
 
 
 class Causes:
-    """Counts the causes of exceptions by source since this process began, and records where each occurred first."""
+    """Counts the causes of graders' exceptions by source since this process began, and records where each occurred first."""
 
     def __init__(self) -> None:
         self.counts = Counter[tuple[str, str]]()
@@ -151,14 +152,14 @@ class Causes:
 
 
 def refuse_silent(silent: Mapping[str, int], final: Path) -> None:
-    """Raise an error at the end of a run in which a source never gave a verdict.
+    """Check, at the end of a run, that every source has given a verdict.
 
     Args:
-        silent: for each such source, the number of its completions.
-        final: folder of the final model, which was written nevertheless.
+        silent: the sources without any verdict, each with the number of its completions.
+        final: folder of the final model, which has been written already.
 
     Raises:
-        UsageError: there is such a source.
+        UsageError: `silent` is not empty.
     """
     if silent:
         sources = ", ".join(f"{label!r} (0 of {count:,} completions)" for label, count in silent.items())

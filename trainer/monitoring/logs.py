@@ -149,7 +149,7 @@ class NoLog(RunLog):
 
 
 def open_log(config: StepSettings, done_steps: int | None, world: World = SOLO) -> RunLog:
-    """Return the log of a run or a stage; `done_steps` is the step of the checkpoint that is resumed, None if there is none."""
+    """Return the log of a run or a stage. `done_steps` is the step of the checkpoint to resume from; None for a new run."""
     if not world.main:
         return NoLog()
     settings = config.model_dump(mode="json")

@@ -21,7 +21,7 @@ PLAIN_EVERY_S = 60.0
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-"""Signals that ask a run to stop: Ctrl-C, a scheduler that ends the job, and one that warns first (Slurm's --signal)."""
+"""Signals that ask a run to stop: Ctrl-C, a scheduler's end of the job, and a scheduler's earlier warning (Slurm --signal)."""
 
 
 class Interrupted(Exception):
@@ -46,15 +46,15 @@ class StopRequest:
     A second Ctrl-C stops at once.
 
     Args:
-        quiet: print nothing, for processes other than the main one.
-        at_once: for a phase without work to finish: the text that says when the run stopped. If it is given, a signal ends
-            the context at once with `Interrupted`, until `begin` is called.
+        quiet: if True, print nothing; for processes other than the main one.
+        at_once: if given, the context begins with a phase that has no work to finish: until `begin` is called, a signal ends
+            the context at once with `Interrupted`. This text says when, such as "before the first step"; the message has it.
     """
 
     def __init__(self, quiet: bool = False, at_once: str | None = None) -> None:
         self.requested, self.at_once, self._quiet = False, at_once, quiet
         self.urgent = False
-        """Set by SIGTERM: the process will soon be killed, so work that can be repeated is dropped."""
+        """Whether SIGTERM has come: the process will soon be killed, so work that can be repeated is dropped."""
         self.exit_code = 130
         self._why = ""
         self._previous: dict[signal.Signals, Any] = {}
@@ -72,19 +72,19 @@ class StopRequest:
             self.refuse_to_go_on()
 
     def refuse_to_go_on(self) -> None:
-        """Check, in a phase without work to finish, that no signal has come.
+        """Check that no signal has come in the phase without work to finish; after `begin`, do nothing.
 
         Raises:
-            Interrupted: a signal has come.
+            Interrupted: a signal has come in that phase.
         """
         if self.requested and self.at_once is not None:
             raise self.interrupted(f"{self._why}stopped {self.at_once}") from None
 
     def begin(self) -> None:
-        """End the phase without work to finish: from now on, a signal only requests a stop.
+        """End the phase without work to finish (see `at_once`): from now on, a signal only requests a stop.
 
         Raises:
-            Interrupted: a signal has come before.
+            Interrupted: a signal has come before this call.
         """
         self.refuse_to_go_on()
         self.at_once = None
@@ -116,9 +116,9 @@ class Progress:
     Args:
         steps: number of all steps.
         done: number of steps done already.
-        quiet: print nothing.
+        quiet: if True, print nothing.
         title: title of the run or the stage.
-        shown: names of the metrics to show; the first is shown for each source as well.
+        shown: names of the metrics to show; the first of them is also shown for each source.
         unit: what is counted, such as steps or prompts.
     """
 

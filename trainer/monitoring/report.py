@@ -12,7 +12,7 @@ from typing import Any
 from verigym.trainer.monitoring.logs import read_rows
 
 TRAINING_SAMPLES = 8
-"""Completions of the last steps of training that the page shows, with their advantages."""
+"""Number of completions from the last training steps that the page shows, with their advantages."""
 ALL = "all sources"
 
 MetricsRow = Mapping[str, Any]

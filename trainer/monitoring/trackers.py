@@ -65,7 +65,7 @@ class WandbTracker:
 
 
 class TrackioTracker:
-    """Records to a Trackio run. The name of the run contains an id, because folder names may repeat."""
+    """Records metrics to a Trackio run, named after the output folder and an id, because folder names may repeat."""
 
     def __init__(self, trackio: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:
         self._run = trackio.init(
@@ -83,7 +83,7 @@ def require_trackers(names: Sequence[str]) -> None:
     """Import the packages of the loggers `names`, so that a missing one is found before anything is computed.
 
     Raises:
-        UsageError: names the package to install.
+        UsageError: a package is missing; the message names it.
     """
     for name in names:
         _package(name)

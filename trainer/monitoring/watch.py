@@ -1,4 +1,4 @@
-"""All detectors over a run: each warning says what is wrong, since which step, and what to do."""
+"""Runs all detectors over a run's metrics. Each warning says what is wrong, since which step, and what to do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Watch:
         self.last_reported: dict[str, int] = {}
 
     def update(self, row: MetricsRow) -> list[Alarm]:
-        """Return the alarms to report after the step of `row`, a row of kind train."""
+        """Return the alarms to report after the step of `row`, a row of metrics.jsonl with kind `train`."""
         alarms = [alarm for detector in self.detectors if (alarm := detector.update(row))]
         due = [
             alarm
@@ -95,7 +95,7 @@ def build_watch(config: MonitoringFields, history: Iterable[MetricsRow] = ()) ->
 
 
 def with_texts(alarm: Alarm, groups: Sequence[Group]) -> Alarm:
-    """Return `alarm`, with the ends of three completions added if it is about answers.
+    """Return `alarm`, with the ends of up to three completions added if it is about unreadable or wrong answers.
 
     Args:
         alarm: an alarm of a step.

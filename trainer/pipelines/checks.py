@@ -1,4 +1,4 @@
-"""Checks of a stage that need its settings alone and no model, so that an error in a pipeline's last stage shows first."""
+"""Checks of a stage's settings without a model, so that an error in a pipeline's last stage is found before the first runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refuse_unstartable_stage(config: BaseModel, *, losses: bool = True) -> None:
         losses: if True, a training run's loss, correction and advantages are checked too, which needs torch.
 
     Raises:
-        UsageError: names the field or the source, the given value and the expected one.
+        UsageError: a setting does not fit; the message names the field or the source, the given value and the expected one.
     """
     environments: dict[str, Environment] = {}
     for source in getattr(config, "sources", ()):
@@ -58,7 +58,7 @@ def refuse_stage_on_this_machine(config: BaseModel) -> None:
     """Check that this machine has everything a stage needs: device, packages, tools of its environments, local data files.
 
     Raises:
-        UsageError: names the field or the source, and the missing item.
+        UsageError: something is missing; the message names it and the field or source that needs it.
     """
     from verigym.trainer.preflight import refuse_on_this_machine
 
@@ -151,12 +151,12 @@ def models_of(config: BaseModel) -> list[str]:
 
 
 def refers_to_a_stage(part: BaseModel) -> bool:
-    """Return True if `part`, a source or a picker, names a model that another stage has yet to make and so cannot be opened."""
+    """Return True if `part`, a source or a picker, names a model that another stage has not made yet. It cannot be opened."""
     return any(map(made_by_a_stage, _texts(part.model_dump(mode="json"))))
 
 
 def made_by_a_stage(path: str) -> bool:
-    """Return True if `path` is a placeholder, which stands for a file or model that another stage has yet to make."""
+    """Return True if `path` is a placeholder for a file or model that another stage has not made yet."""
     return Path(path).parts[:1] == NOWHERE.parts
 
 

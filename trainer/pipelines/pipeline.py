@@ -1,7 +1,8 @@
 """Runs the stages of a pipeline in order, skips those that are done, and writes a manifest.
 
-The name of a stage's folder holds the hash of its inputs: its settings, the contents of files, models and products that it
-names, and the versions of its environments. The same inputs find the same folder, finished or not; others get a new one.
+The name of a stage's folder contains a hash of the stage's inputs: its settings, the contents of the files, models and products
+that the settings name, and the versions of its environments. A stage with the same inputs gets the same folder, finished or
+not; a stage with changed inputs gets a new folder.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class State:
 
     stage: Stage
     folder: Path | None
-    """None while a stage before it is not done, because its inputs are unknown."""
+    """Folder of the stage; None while an earlier stage is not done, because the inputs are then unknown."""
     record: Mapping[str, Any] | None
     """Contents of its `stage.json`; None while it is not done."""
 
@@ -176,9 +177,9 @@ def state_of(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str
 
 
 def inputs(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return everything that decides the product of `stage`, as JSON data.
+    """Return the inputs of `stage`, which are everything that its product depends on, as JSON data.
 
-    A stage is done if its record has the same inputs.
+    A stage is done if its record, `stage.json`, has the same inputs.
     """
     config = pipeline.config(stage, Path("."), {name: Path(REFERENCE + name) for name in stage.needs})
     fields = config.model_dump(mode="json", exclude=set(FREE) | {"output"})
@@ -213,7 +214,10 @@ def _hashed(field: str, value: Any) -> Any:
 
 
 def graders(config: Any) -> dict[str, str]:
-    """Return the id of each source's environment, with its version, and hashes of data sets and of the user's own code."""
+    """Return what grades the sources in `config`: ids of environments with versions, and hashes of data sets and own code.
+
+    Keys are the sources' labels, or say which data set or code it is. Own code is environments outside verigym.
+    """
     ids: dict[str, str] = {}
     for source in (*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())):
         with error_context(f"source {source.label!r}"):
@@ -263,9 +267,9 @@ def _write(path: Path, value: Any) -> None:
 
 
 def figures_line(record: Mapping[str, Any]) -> str:
-    """Return the figures of a finished stage as a line of text.
+    """Return the figures in `record`, the record of a finished stage, as a line of text.
 
-    If there are figures over all sources, only these are shown, else all figures.
+    If there are figures over all sources together, only these are shown, else all figures.
     """
     figures: Mapping[str, float] = record["figures"]
     overall = {name: value for name, value in figures.items() if "/" not in name or name.endswith("/all")}

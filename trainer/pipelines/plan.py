@@ -1,4 +1,4 @@
-"""A pipeline's file: stages by name, each a kind with its fields; `stage:NAME` stands for what an earlier one makes."""
+"""Reads a pipeline's file: stages, each with a name, a kind and fields. `stage:NAME` in a field refers to a stage's product."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFERENCE = "stage:"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 OWN_FIELDS = ("name", "kind")
 TAKES = {"data": "data", "held_out_data": "data", "sources": "reward model", "pickers": "reward model"}
-"""What a reference in a field must name; in all other fields, a model."""
+"""The kind of product that `stage:NAME` must refer to, by field; in all other fields, a model."""
 
 
 class PipelineFields(Frozen):
@@ -34,13 +34,13 @@ class PipelineFields(Frozen):
     output: Path
     """Folder of all stages and of the manifest."""
     seed: int = 0
-    """Key of all randomness; each stage derives its seed from it and its name, unless it sets one."""
+    """Key of all randomness. A stage that sets no seed gets one from this key and its name."""
     shared: Any = None
-    """Has no effect itself: a place for YAML anchors, such as a mixture that several stages use."""
+    """Has no effect: a place to define YAML anchors, such as a mixture that several stages use."""
     defaults: Mapping[str, Any] = {}
     """Fields for every stage that has them and does not set them."""
     stages: tuple[Mapping[str, Any], ...] = Field(min_length=1)
-    """In order; each has a `name`, a `kind` and the fields of its kind."""
+    """The stages, in order. Each has a `name`, a `kind` and the fields of its kind."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Stage:
     name: str
     kind_name: str
     fields: Mapping[str, Any]
-    """Settings of its kind, with the pipeline's defaults and seed; references are not resolved."""
+    """Settings of the stage, including the pipeline's defaults and seed. References `stage:NAME` are not resolved."""
     needs: tuple[str, ...]
     """Names of the stages that it refers to."""
     loc: Loc
@@ -82,7 +82,7 @@ class Pipeline:
         return self.stages if until is None else self.stages[: names.index(until) + 1]
 
     def expected(self, stage: Stage) -> BaseModel:
-        """Return a stage's settings for checks before anything runs: placeholders stand for products that do not exist yet.
+        """Return a stage's settings for checks before any stage runs, with placeholders for the products of other stages.
 
         Raises:
             UsageError: as `config`.
@@ -93,7 +93,7 @@ class Pipeline:
         """Check that this machine has a stage's device, packages, environments and models.
 
         Raises:
-            UsageError: names file, line, stage and the missing item.
+            UsageError: something is missing; the message names it, the file, the line and the stage.
         """
         with _with_place(self.document, stage):
             config = self.expected(stage)
@@ -102,11 +102,11 @@ class Pipeline:
                 require_model(model)
 
     def named(self, stage: Stage) -> AbstractContextManager[None]:
-        """Return a context that puts the file, the line and the name of `stage` before the messages of errors."""
+        """Return a context in which messages of errors get the file, line and name of `stage` as a prefix."""
         return _with_place(self.document, stage)
 
     def config(self, stage: Stage, output: Path, products: Mapping[str, Path]) -> BaseModel:
-        """Return a stage's settings.
+        """Return a stage's settings, with the paths of products in place of references `stage:NAME`.
 
         Args:
             stage: one of the pipeline's stages.
@@ -121,9 +121,9 @@ class Pipeline:
 
 
 def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) -> Pipeline:
-    """Read a pipeline file and check its stages, so that an error in the last is found before the first runs.
+    """Read a pipeline file and check its stages, so that an error in the last stage is found before the first one runs.
 
-    The checks need the settings alone: names, values, and combinations that a run would refuse before it loads a model.
+    Only settings are checked: names, values, and combinations that a run would refuse before it loads a model.
 
     Args:
         path: the file.
@@ -131,7 +131,7 @@ def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) 
         until: name of the last stage to run; in later stages only name, kind and references are checked.
 
     Raises:
-        UsageError: one line that names file, line and field.
+        UsageError: the file or a stage does not fit; the message is one line that names file, line and field.
     """
     document = read_document(path)
     top = checked(PipelineFields, document.fields, document)

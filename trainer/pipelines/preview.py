@@ -25,11 +25,11 @@ class Preview:
 
     state: State
     reads: tuple[str, ...]
-    """Stages, models, files, data sets and environments; each is a line."""
+    """Inputs of the stage: other stages, models, files, data sets and environments, one line each."""
     writes: str
-    """Its folder; the beginning of its name if the stage waits for another."""
+    """Folder of the stage. If the stage waits for another one, only the beginning of the folder's name is known."""
     cost: str
-    """Time of a GRPO stage whose model exists; empty for a stage that is done, and for kinds without an estimate."""
+    """Estimated time of a GRPO stage whose model exists, as text. Empty for a stage that is done, and for all other kinds."""
     cost_s: tuple[float, float] | None
     """The same in seconds: as expected, and at most."""
     problem: str
@@ -42,7 +42,7 @@ def preview(pipeline: Pipeline, until: str | None = None, *, priced: bool = True
     Args:
         pipeline: the pipeline.
         until: name of the last stage to preview; None for all.
-        priced: if True, estimate the time of GRPO stages, which loads their models and times a few small steps.
+        priced: if True, estimate the time of GRPO stages. This loads their models and times a few small steps.
 
     Raises:
         UsageError: no stage is named `until`.

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class StageKind:
-    """The description of one kind of stage, such as `sft`: its settings and its function.
+    """One kind of stage, such as `sft`: the location of its settings class and of its function.
 
-    The module is imported when needed.
+    The modules are imported only when they are needed.
     """
 
     config: str
@@ -113,8 +113,9 @@ def _imported(place: str) -> Any:
 
 
 def figures(kind: str, output: Path) -> dict[str, float]:
-    """Return the figures of a stage for its record: the last held-out metrics of training, avg@k of
-    an evaluation, or the counts of sampling.
+    """Return the figures for the record of a finished stage of the given kind, read from its folder `output`.
+
+    They are the last held-out metrics of training, avg@k of an evaluation, or the counts of sampling.
     """
     metrics, summary = output / "metrics.jsonl", output / "summary.json"
     if metrics.exists():

@@ -20,13 +20,13 @@ class PairsConfig(Frozen):
     output: Path
     """Folder of the stage."""
     data: tuple[Path, ...] = Field(min_length=1)
-    """JSON Lines files with `prompt`, `completion` and `reward`, as `sample` makes them with keep best and at_most null."""
+    """JSON Lines files with `prompt`, `completion` and `reward`, as stage `sample` writes with keep: best and at_most: null."""
     per_prompt: int = Field(default=4, ge=1)
     """Most pairs a prompt, drawn by hash from all that differ."""
     least_gap: float = Field(default=0.5, gt=0, allow_inf_nan=False)
     """By how much the rewards of a pair differ at least."""
     gap_as_margin: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Each pair's margin is this times the difference of its rewards."""
+    """Factor: the margin of a pair is this factor times the difference of the pair's rewards."""
     seed: int = 0
     """Key of the choice of pairs."""
 
@@ -37,9 +37,9 @@ class TrainedOnDataFields(StepFields):
     data: tuple[Path, ...] = Field(min_length=1)
     """JSON Lines files to learn from."""
     held_out_data: tuple[Path, ...] = ()
-    """Files of rows for evaluation alone; a share of `data` when left out."""
+    """Files of rows that are only for evaluation. When left out, a share of `data` is held out."""
     held_out_share: float = Field(default=0.1, ge=0, lt=1)
-    """Without held_out_data: share of the prompts that are held out, chosen by their hash: no prompt is on both sides."""
+    """Without held_out_data: share of the prompts to hold out, chosen by their hash, so that no prompt is on both sides."""
     held_out_count: int = Field(default=512, ge=1)
     """Most held-out rows in an evaluation."""
     batch_size: int = Field(default=32, ge=1)
@@ -63,11 +63,11 @@ class RewardModelConfig(TrainedOnDataFields):
     """Settings of a Bradley-Terry reward model: a transformer with one output, trained on preference pairs."""
 
     trained: Literal["all", "head"] = "all"
-    """all weights, or the head alone on the features of the frozen model, which is a logistic regression."""
+    """`all` weights, or only the `head`, on features of the frozen model; the latter is a logistic regression."""
     reads: Reads = "answer"
-    """What the model reads: `answer`, the text after the thinking, or `whole`; the environment reads the same."""
+    """What the model reads: `answer`, the text after the thinking, or `whole`. Give the environment the same option."""
     centre: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Weight of the squared sum of a pair's outputs (2312.09244), which keeps outputs around 0; the paper has 0.01."""
+    """Weight in the loss of the squared sum of a pair's outputs, which keeps outputs around 0 (arXiv 2312.09244: 0.01)."""
 
     @model_validator(mode="after")
     def _head_alone(self) -> Self:
@@ -79,34 +79,35 @@ class RewardModelConfig(TrainedOnDataFields):
 class StepLabelsConfig(SamplerFields):
     """Settings of step labels without human annotation (Math-Shepherd, 2312.08935).
 
-    The label of a step follows from the share of correct ones among completions that continue after it.
+    The policy continues the solution after each step several times. The step's label follows from the share of these
+    completions that are correct.
     """
 
     model: str
-    """Local model directory or hub id of the policy, which writes the solutions and completes them from their steps."""
+    """Local model directory or hub id of the policy, which writes the solutions and continues them after each step."""
     prompts: int = Field(ge=1)
-    """Prompts in all, by the sources' shares; a repeated one counts and is labelled once."""
+    """Number of prompts, divided by the sources' shares. A prompt drawn again counts, but is labelled only once."""
     solutions: int = Field(default=1, ge=1)
-    """Labelled solutions per prompt; other tasks teach more than other solutions of the same task."""
+    """Labelled solutions per prompt. More prompts teach more than more solutions of the same prompt."""
     rollouts: int = Field(default=8, ge=1)
-    """Completions that are sampled from the end of each step but the last."""
+    """Completions sampled after each step. The last step needs none, because the solution is complete."""
     temperature: float = Field(default=1.0, gt=0, le=10)
-    """Of the sampler, for solutions and for completions from their steps."""
+    """Sampling temperature, for the solutions and for their continuations."""
     split: Splitting | Ends = "paragraphs"
-    """Where steps end, as in the environment `process`: a name, or texts that end a step."""
+    """How solutions are split into steps, as in the environment `process`: a rule's name, or texts that end a step."""
 
 
 class PrmConfig(TrainedOnDataFields):
     """Settings of a process reward model: a decoder with a two-class head at the end of each step, as Qwen2.5-Math-PRM."""
 
     labels: Literal["hard", "soft"] = "hard"
-    """Of roll-outs: `hard` is 1 where any was right, `soft` the share that was (2312.08935, section 3.3.2)."""
+    """Label from a step's roll-outs: `hard` is 1 if any was right, `soft` the share that were (2312.08935, section 3.3.2)."""
     system: str | None = None
-    """System message of tasks that have none; the convention's own when left out. The environment takes the same option."""
+    """System message of tasks without one; that of Qwen2.5-Math-PRM when left out. Give the environment the same option."""
 
 
 NOT_DECIDING = FREE_FIELDS - {"steps"} | {"model", "data", "held_out_data", "device", "threads", "eval_every"}
-"""Settings that a model's record leaves out: paths, which differ between machines, and what changes no weight."""
+"""Settings that a model's record leaves out: paths, which differ between machines, and settings that change no weight."""
 
 
 def deciding_settings(config: TrainedOnDataFields) -> dict[str, Any]:

@@ -23,10 +23,10 @@ class Share:
 
 
 def share(halves: Sequence[int], keys: Sequence[str]) -> Share:
-    """Return the share of correct rows with its percentile bootstrap interval, drawing whole prompts.
+    """Return the share of correct rows with its percentile bootstrap interval, which resamples whole prompts.
 
     Args:
-        halves: for each row 2 if it is right, 1 if it is a draw, 0 if it is wrong.
+        halves: for each row its correctness in halves: 2 if it is right, 1 for a draw, 0 if it is wrong.
         keys: for each row the key of its prompt; rows of one prompt are not independent.
 
     Raises:
@@ -43,7 +43,7 @@ def share(halves: Sequence[int], keys: Sequence[str]) -> Share:
 
 
 def preferred(chosen: float, rejected: float) -> int:
-    """Return 2 if `chosen` is greater than `rejected`, 1 if both are equal, 0 otherwise."""
+    """Return, in halves as in `share`, 2 if `chosen` is greater than `rejected`, 1 if both are equal, 0 otherwise."""
     return int(chosen > rejected) + int(chosen >= rejected)
 
 
@@ -60,11 +60,10 @@ class PairRow:
 
 
 def pair_baselines(rows: Sequence[PairRow], train: Sequence[PairRow]) -> dict[str, Share]:
-    """Return the accuracy of rules that ignore the meaning of the answers.
+    """Return the accuracy of simple rules, by name, that choose between two answers without reading them.
 
     The rules `longer` and `shorter` compare the numbers of tokens; equal numbers are a draw. The rule `majority` sees each pair
-    in an order drawn by hash and always prefers the same position: the first if the first answer is preferred in most training
-    pairs, else the second.
+    in an order drawn by hash and always prefers the same position: the one that is preferred in most training pairs.
 
     Args:
         rows: the held-out pairs.
@@ -86,10 +85,10 @@ def step_shares(
     """Return a process reward model's accuracy on labelled steps, and the accuracy of always answering `common`.
 
     Args:
-        probabilities: for each step, the model's probability that it is right; cut at one half to give the verdict.
-        labels: for each step its label, cut at one half as well.
+        probabilities: for each step, the model's probability that it is right; from one half on, the model says right.
+        labels: for each step its label; from one half on, the step counts as right.
         keys: for each step the key of its task.
-        common: the more common label of the training steps.
+        common: True if more training steps are right than wrong.
 
     Raises:
         ValueError: there are no steps.
@@ -100,7 +99,10 @@ def step_shares(
 
 
 def flat(figures: Mapping[str, float | Share]) -> dict[str, float]:
-    """Return `figures` as plain numbers for a log; a `Share` becomes its value, and the interval of `accuracy` its two ends."""
+    """Return `figures` as plain numbers for a log: a `Share` becomes its value.
+
+    The ends of the interval of `accuracy`, if there is one, become `accuracy_low` and `accuracy_high`.
+    """
     found = {name: value.value if isinstance(value, Share) else value for name, value in figures.items()}
     accuracy = figures["accuracy"]
     if isinstance(accuracy, Share) and accuracy.low is not None and accuracy.high is not None:

@@ -26,7 +26,7 @@ class LabelledSolution:
     prompt: Prompt
     steps: tuple[str, ...]
     labels: tuple[float | None, ...]
-    """In [0, 1]: 0 or 1 where labels are hard. None: unknown, not trained on."""
+    """Label of each step: a probability in [0, 1], for hard labels 0 or 1. None: unknown; the step is not trained on."""
 
     def __post_init__(self) -> None:
         """Refuse a solution that cannot be trained on."""
@@ -43,15 +43,15 @@ class LabelledSolution:
 
 
 def estimates(right: tuple[int, ...], scored: tuple[int, ...], how: Estimate) -> tuple[float | None, ...]:
-    """Return each step's label from its roll-outs; None for a step without a roll-out that has a verdict.
+    """Return each step's label, estimated from its roll-outs; None for a step none of whose roll-outs has a verdict.
 
-    `hard` gives 1 if at least one roll-out was right, `soft` gives the share of right ones (Math-Shepherd, arXiv 2312.08935,
-    section 3.3.2).
+    A roll-out is a completion that continues after the step. `hard` gives 1 if at least one roll-out was right, else 0; `soft`
+    gives the share of right ones (Math-Shepherd, arXiv 2312.08935, section 3.3.2).
 
     Args:
         right: for each step, how many of the scored roll-outs were right.
         scored: for each step, how many roll-outs have a verdict.
-        how: the kind of estimate.
+        how: `hard` or `soft`.
     """
     pairs = zip(right, scored, strict=True)
     if how == "hard":
@@ -62,12 +62,12 @@ def estimates(right: tuple[int, ...], scored: tuple[int, ...], how: Estimate) ->
 def read_labels(path: Path, how: Estimate) -> list[LabelledSolution]:
     """Read labelled solutions from JSON Lines.
 
-    A line has `prompt` (a text or messages), `steps` and the labels. The labels are either the counts `right` and `scored`, as
-    `step-labels` writes them, or `labels` of another origin: one number in [0, 1] per step, null where it is unknown.
+    A line has `prompt` (a text or messages), `steps` and the labels. The labels are given either as the counts `right` and
+    `scored`, which the stage `step-labels` writes, or as `labels`: one number in [0, 1] per step, null where it is unknown.
 
     Args:
         path: the file.
-        how: the kind of estimate that is made from counts.
+        how: how a label is estimated from counts; see `estimates`.
 
     Raises:
         UsageError: the file cannot be read, is empty, or a line does not fit; the message names file, line and field.
@@ -120,7 +120,7 @@ def splits_of(paths: Sequence[Path]) -> dict[str, Any]:
     """Return the rule by which the steps in the files were split, as `{"split": rule}`, or {} if no line names a rule.
 
     Raises:
-        UsageError: a rule is unknown, or lines name different rules, so that no environment could split all of them alike.
+        UsageError: a rule is unknown, or lines name different rules, so that no single rule would split all solutions.
     """
     found: dict[str, Any] = {}
     for path in paths:

@@ -29,7 +29,8 @@ def bradley_terry_loss(
         rejected_B: r_r, the model's outputs for the other answers.
         margin_B: m, by how much the preferred answer is better, in units of the output; None for 0.
         centre: weight of the regulariser; 0.01 in the paper.
-        total: the denominator, the number of pairs of the whole batch, so that micro-batches add up to it; None for B.
+        total: the denominator: the number of pairs of the whole batch, so that the losses of micro-batches add up to the loss
+            of the batch. None for B.
 
     Returns:
         The loss, and detached sums over the same denominator: `accuracy`, the share of pairs whose preferred answer has the
@@ -59,11 +60,11 @@ def bradley_terry_loss(
 def step_loss(logits_N2: torch.Tensor, label_N: torch.Tensor, *, total: int | None = None) -> torch.Tensor:
     """Return the cross-entropy `-(y log p_1 + (1 - y) log p_0)` of steps, in nats, with `p = softmax(logits)`.
 
-    It is the sum over N steps, divided by `total`. With hard labels this is the objective of Qwen2.5-Math-PRM (arXiv
-    2501.07301), with soft ones that of Math-Shepherd's soft estimation (arXiv 2312.08935, section 3.3.2).
+    The loss is the sum over N steps, divided by `total`. With hard labels this is the objective of Qwen2.5-Math-PRM (arXiv
+    2501.07301), with soft labels that of Math-Shepherd's soft estimation (arXiv 2312.08935, section 3.3.2).
 
     Args:
-        logits_N2: logits of class 0, a wrong step, and class 1, a right one.
+        logits_N2: logits of class 0, a wrong step, and class 1, a right step.
         label_N: y, in [0, 1].
         total: the denominator, the number of steps of the whole batch; None for N.
 

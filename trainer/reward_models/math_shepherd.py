@@ -1,7 +1,7 @@
 """Math-Shepherd (2312.08935): a step is labelled good if completions from it still reach a correct answer.
 
-From the prefix that ends with each step, the policy writes K completions; an environment grades the wholes. The hard
-estimate is 1 where any of them is right, the soft estimate is the share that is.
+After each step, the policy completes the solution K times (roll-outs), and an environment grades the whole solutions. The hard
+estimate of the step's label is 1 if any of them is right, the soft estimate is the share of right ones.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class StepOutcomes:
     scored: tuple[int, ...]
     """Of each step: how many rollouts have a verdict."""
     unscored: int = 0
-    """How many rollouts of all steps have none, because the verifier failed."""
+    """How many rollouts of all steps together have no verdict, because the verifier failed."""
 
     def labels(self, how: Estimate = "hard") -> tuple[float | None, ...]:
-        """Return the label of each step, estimated as `how` says; None for a step without a roll-out that has a verdict."""
+        """Return the label of each step, estimated as `how` says; None for a step none of whose roll-outs has a verdict."""
         return estimates(self.right, self.scored, how)
 
     def labelled(self, how: Estimate = "hard") -> LabelledSolution:
-        """Return the solution with its labels, in the form on which a process reward model is trained."""
+        """Return the solution with its labels, in the form that the training of a process reward model takes."""
         return LabelledSolution(self.prompt, tuple(span.of(self.text) for span in self.spans), self.labels(how))
 
 
@@ -54,14 +54,14 @@ def roll_out(
     how: Splitting | Ends = "paragraphs",
     seed: int = 0,
 ) -> list[StepOutcomes]:
-    """Estimate the quality of each step of some solutions by roll-outs: completions that continue after the step.
+    """Estimate the quality of each step of `solutions` by roll-outs: sampled completions that continue after the step.
 
     The last step has only one roll-out, the solution itself, because nothing is left to write after it. A roll-out without a
-    verdict is left out of all counts. The samples depend on the seed, the task, the solution, the step and the sample's number,
-    and not on the other solutions in the call.
+    verdict is counted only in `unscored`. The samples depend on the seed, the task, the solution, the step and the sample's
+    number, and not on the other solutions in the call.
 
     Args:
-        engine: samples from the policy; it has been synced.
+        engine: samples from the policy; its weights must be up to date (`Engine.sync`).
         codec: the policy's tokenizer.
         grader: grades whole solutions.
         solutions: (task, text of the solution); a solution without steps is returned without outcomes.

@@ -1,7 +1,6 @@
 """The Bradley-Terry model while it is trained (a sequence classifier with one output), and the tokens of its pairs.
 
-The answer's text goes to the model as the `reward_model` environment shows it, through the same code, so that training and
-scoring agree.
+An answer is presented to the model by the same code as in the `reward_model` environment, so that training and scoring agree.
 
 Legend: B rows, T tokens (padded on the right).
 """
@@ -46,7 +45,7 @@ class PairTokens:
 
     @property
     def longest(self) -> int:
-        """Return the number of tokens of the longer of the two answers, with the prompt."""
+        """Return the number of tokens of the prompt with the longer of the two answers."""
         return max(len(self.chosen), len(self.rejected))
 
 
@@ -55,9 +54,9 @@ class LeftOut:
     """Counts of the pairs that are left out, by reason."""
 
     too_long: int = 0
-    """More tokens than max_tokens, or than the model has positions for."""
+    """Pairs with more tokens than max_tokens, or than the model has positions."""
     unreadable: int = 0
-    """No answer after the thinking, or too many characters: the environment would not judge such a text."""
+    """Pairs with a text that the environment would not judge: it has no answer after the thinking, or too many characters."""
     alike: int = 0
     """The model would read the same text for both answers."""
 
@@ -122,7 +121,7 @@ def new_head_weights(head: dict[str, torch.nn.Parameter], seed: int) -> None:
 
 
 def tokenized(config: RewardModelConfig, run: RewardModelRun, pairs: Sequence[Preference]) -> tuple[list[PairTokens], LeftOut]:
-    """Return the pairs as tokens, without those that are too long, and the number of pairs left out.
+    """Return the pairs as tokens, and counts of the pairs left out by reason, such as being too long.
 
     Prompts and answers are encoded as the `reward_model` environment does.
 

@@ -25,13 +25,13 @@ logger = logging.getLogger("verigym.trainer")
 
 @dataclass(frozen=True)
 class Preference:
-    """Two answers to the same prompt, of which the answer `chosen` is preferred to the answer `rejected`."""
+    """A preference: two answers to the same prompt, where the answer `chosen` is better than the answer `rejected`."""
 
     messages: tuple[Message, ...]
     chosen: str
     rejected: str
     margin: float = 0.0
-    """By how much it is better, at least 0; in units of the model's output."""
+    """By how much `chosen` is better than `rejected`, in units of the model's output; at least 0."""
 
     @property
     def key(self) -> str:
@@ -45,7 +45,7 @@ class Preference:
 
     @property
     def chosen_shown_first(self) -> bool:
-        """Return True if the preferred answer comes first when both are shown in an order drawn by their hash."""
+        """Return True if the answer `chosen` comes first when the two answers are put in an order drawn by their hash."""
         return int(sha256_hex("/".join(sorted((self.chosen, self.rejected))))[0], 16) % 2 == (self.chosen < self.rejected)
 
 
@@ -90,7 +90,7 @@ def read_graded(path: Path, on_row: Callable[[], None] = lambda: None) -> list[G
 
     Args:
         path: the file.
-        on_row: called after each row.
+        on_row: called after each row, for example to show progress.
 
     Raises:
         UsageError: as `read_preferences`.
@@ -106,7 +106,7 @@ def read_graded(path: Path, on_row: Callable[[], None] = lambda: None) -> list[G
 
 
 def rows_of(path: Path, wanted: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield (`file:line`, object) for each line of a JSON Lines file.
+    """Yield (`file:line`, object) for each line of a JSON Lines file. `wanted` names the expected fields in error messages.
 
     Raises:
         UsageError: the file cannot be read, has no rows, or a line is not an object.
@@ -122,10 +122,10 @@ def rows_of(path: Path, wanted: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def prompt_of(row: Mapping[str, Any], place: str) -> tuple[Message, ...]:
-    """Return the messages of the field `prompt` in `row`, which is a text or a list of messages.
+    """Return the prompt in `row` as messages. The field `prompt` is a text or a list of messages.
 
     Raises:
-        UsageError: `prompt` is neither; the message begins with `place`.
+        UsageError: the field is not of this form; the error message begins with `place`, the file and line of the row.
     """
     prompt = row.get("prompt")
     messages = (Message(role="user", content=prompt),) if isinstance(prompt, str) else messages_of(prompt, "prompt", place)
@@ -138,7 +138,7 @@ def text_of(row: Mapping[str, Any], field: str, place: str) -> str:
     """Return the text in the field `field` of `row`.
 
     Raises:
-        UsageError: the field is missing, not a text, or blank; the message begins with `place`.
+        UsageError: the field is missing, not a text, or blank; the error message begins with `place`, the row's file and line.
     """
     value = row.get(field)
     if not isinstance(value, str):
@@ -187,14 +187,16 @@ def split_by_prompt(pairs: Sequence[Preference], share: float, most: int) -> tup
 def make_preferences(
     graded: Sequence[GradedCompletion], *, per_prompt: int, least_gap: float, gap_as_margin: float, seed: int
 ) -> tuple[list[Preference], dict[str, int]]:
-    """Pair a better with a worse completion of the same prompt; return the pairs, and counts such as of prompts without a pair.
+    """Make pairs of a better and a worse completion of the same prompt.
+
+    Return the pairs, and counts by name, such as the number of prompts without a pair.
 
     Args:
         graded: completions, of any number of prompts in any order; repeated texts of a prompt count once.
         per_prompt: most pairs per prompt, drawn by hash.
-        least_gap: by how much the rewards of a pair must differ, more than 0.
+        least_gap: smallest difference between the rewards of a pair, more than 0.
         gap_as_margin: a pair's margin is this factor times the difference of its rewards.
-        seed: key of the choice.
+        seed: key of the choice of pairs.
     """
     prompts: dict[str, dict[str, GradedCompletion]] = {}
     for one in graded:
@@ -228,7 +230,7 @@ def _gap(good: GradedCompletion, bad: GradedCompletion) -> float:
 
 
 def make_pairs(config: PairsConfig) -> Path:
-    """Write the pairs to `pairs.jsonl` and return its path; `summary.json` beside it has the counts.
+    """Run the stage `pairs`: write preference pairs to `pairs.jsonl` and return its path. `summary.json` has the counts.
 
     Raises:
         UsageError: a file does not fit, or no prompt has completions of different rewards.

@@ -1,6 +1,7 @@
 """A process reward model in training: a decoder with a two-class head at the end of each step.
 
-It is laid out and saved as Qwen2.5-Math-PRM is (arXiv 2501.07301): the `process` environment loads it with `kind="qwen"`.
+Its architecture and files are those of Qwen2.5-Math-PRM (arXiv 2501.07301), so the `process` environment loads it with
+`kind="qwen"`.
 
 Legend: B rows, T tokens (padded on the right), H hidden size, N labelled steps of all rows.
 """
@@ -40,13 +41,13 @@ class ProcessRewardModel(torch.nn.Module):
     """A decoder with a head that classifies each step as wrong or right."""
 
     def __init__(self, model: Any, tokenizer: Any, *, seed: int) -> None:
-        """Put a head on a language model's decoder, and add the token that marks the end of a step to its vocabulary.
+        """Put a head on a language model's decoder, and add the token that marks the end of a step to the vocabulary.
 
-        The head's weights depend on the seed alone; the embedding of the mark begins as the mean of all embeddings.
+        The head's weights depend on the seed alone; the mark's embedding is initialised as the mean of all embeddings.
 
         Args:
             model: a causal language model of transformers, or its decoder; it is changed, not copied.
-            tokenizer: the model's fast tokenizer; the mark is added if it has none.
+            tokenizer: the model's fast tokenizer; the mark is added if the tokenizer lacks it.
             seed: key of the head's weights.
         """
         super().__init__()
@@ -64,7 +65,7 @@ class ProcessRewardModel(torch.nn.Module):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Return the model that `save` wrote to `folder`, bit by bit, on the CPU."""
+        """Load the model that `save` wrote to `folder`, with exactly the same weights, on the CPU."""
         body = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32)
         model = cls(body, transformers.AutoTokenizer.from_pretrained(folder), seed=0)
 
@@ -90,7 +91,7 @@ class ProcessRewardModel(torch.nn.Module):
                 gives no system message.
 
         Raises:
-            UsageError: the tokenizer merges a mark with the text beside it, or its template shows no assistant's turn.
+            UsageError: the tokenizer merges a mark with the text beside it, or its chat template omits the assistant's turn.
         """
         convention = CONVENTION if system is None else replace(CONVENTION, system=system or None)
         try:

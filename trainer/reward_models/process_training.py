@@ -1,4 +1,4 @@
-"""The stage `prm`: a process reward model on labelled steps, with held-out figures beside the more common label."""
+"""The stage `prm`: trains a process reward model on labelled steps, and compares it with always giving the commoner label."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def train_prm(config: PrmConfig) -> Path:
 
     If `config.output` has a checkpoint, training resumes from the newest.
 
-    The environment `process` loads the folder with `kind: qwen`. The file `verigym.json` in it records how the model was
+    The environment `process` loads the folder with `kind: qwen`. The folder's file `verigym.json` records how the model was
     made, and its held-out figures.
 
     Raises:
@@ -148,7 +148,7 @@ def tokenized(
 ) -> tuple[list[SolutionTokens], dict[str, int]]:
     """Return the solutions as tokens, without those that are too long, and counts of the solutions left out.
 
-    They are encoded as the `process` environment does.
+    The encoding is that of the `process` environment.
     """
     held = getattr(run.model.model.config.get_text_config(), "max_position_embeddings", None)
     most = min(config.max_tokens, held or config.max_tokens)

@@ -1,4 +1,4 @@
-"""Stage `step-labels`: solutions of a policy, and roll-outs from each of their steps (Math-Shepherd)."""
+"""Stage `step-labels`: samples solutions from a policy, and labels their steps by roll-outs after each step (Math-Shepherd)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class LabelledPrompt:
 
 
 def label_steps(config: StepLabelsConfig) -> Path:
-    """Label the steps, resuming where an earlier call stopped, and return the path of the data set, `labels.jsonl`.
+    """Run the stage, or resume it where an earlier call stopped; return the path of the data set, `labels.jsonl`.
 
     Each line is a solution: `prompt`, `steps`, and for each step the number of its roll-outs that were `right` and that were
     `scored`. A roll-out without a verdict is in neither number. `summary.json` has the counts.
@@ -189,7 +189,15 @@ def _row(config: StepLabelsConfig, one: LabelledPrompt, solution: Solution, made
 
 
 def summary(found: Sequence[LabelledPrompt], *, repeated: int, too_long: int = 0) -> dict[str, float]:
-    """Return counts over the prompts `found`; `unscored` counts the roll-outs on which the verifier failed."""
+    """Return the counts for `summary.json` over the prompts `found`.
+
+    `unscored` counts the roll-outs on which the verifier failed.
+
+    Args:
+        found: the labelled prompts.
+        repeated: number of prompts that were drawn again.
+        too_long: number of prompts left out because of their length.
+    """
     solutions = [solution for one in found for solution in one.solutions]
     scored = [count for solution in solutions for count in solution.scored]
     return {

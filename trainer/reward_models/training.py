@@ -1,4 +1,4 @@
-"""The stage `reward-model`: a Bradley-Terry model on preference pairs, with held-out figures beside baselines."""
+"""The stage `reward-model`: trains a Bradley-Terry model on preference pairs, and compares it with simple baselines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger("verigym.trainer")
 def train_reward_model(config: RewardModelConfig) -> Path:
     """Train a reward model and return its folder. If `config.output` has a checkpoint, training resumes from the newest.
 
-    The `reward_model` environment loads the folder. The file `verigym.json` in it records how the model was made, and its
+    The `reward_model` environment loads the folder. The folder's file `verigym.json` records how the model was made, and its
     held-out figures.
 
     Raises:
@@ -138,9 +138,9 @@ def _scored(
 def held_out_figures(
     run: RewardModelRun, pairs: Sequence[PairTokens], train: Sequence[PairTokens], config: RewardModelConfig
 ) -> dict[str, float | Share]:
-    """Return loss, mean margin and accuracy of the held-out `pairs`, and the accuracy of the baselines.
+    """Return loss, mean margin and accuracy on the held-out `pairs`, and the accuracy of the baselines.
 
-    Baselines that need training pairs use `train`.
+    The training pairs `train` are needed for one of the baselines; see `pair_baselines`.
     """
     scored = _scored(run, pairs, config)
     chosen_B = torch.tensor([chosen for _, chosen, _ in scored])
@@ -162,7 +162,10 @@ def held_out_figures(
 def conclusions(
     run: RewardModelRun, pairs: Sequence[PairTokens], train: Sequence[PairTokens], config: RewardModelConfig
 ) -> dict[str, Any]:
-    """Return the final figures of the held-out `pairs` with intervals; warn if the model is not clearly above a baseline."""
+    """Return the final figures on the held-out `pairs`, with intervals.
+
+    Log a warning if the accuracy is not clearly above that of a baseline.
+    """
     figures = held_out_figures(run, pairs, train, config)
     accuracy = figures["accuracy"]
     for name in ("longer", "shorter", "majority"):

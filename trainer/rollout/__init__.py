@@ -1,7 +1,8 @@
-"""Completions with their verdicts.
+"""Rollouts: sampled completions and episodes with their verdicts.
 
-- `collect`: one step's groups, graded while other completions are still being generated; their rewards and metrics.
-- `graders`: the graders of a mixture.
-- `held_out`: evaluation on held-out prompts during a run.
-- `group_json`: groups in checkpoints.
+- `collect`: samples and grades one step's groups; computes their rewards and metrics.
+- `episodes`, `turn_order`: completions of several turns; `episode_metrics`: their metrics.
+- `graders`: opens the processes that grade a mixture and hold the sessions of its episodes.
+- `held_out`: evaluates on held-out prompts during a run.
+- `group_json`: converts groups to JSON and back, for checkpoints.
 """

@@ -40,11 +40,11 @@ class Group:
     texts: tuple[str, ...]
     scores: tuple[Score, ...]
     off_policy: bool = False
-    """Whether the policy of an earlier step sampled them: a group left over from the last step, or a replayed one."""
+    """Whether the policy of an earlier step sampled the completions: the group is left over from the last step or replayed."""
     episodes: tuple[Completion, ...] = ()
-    """With their turns, where the environment has episodes, whose last turns are `texts`; else empty."""
+    """The completions with all their turns, if the environment has episodes; `texts` are then the last turns. Else empty."""
     reply_s: tuple[float, ...] = ()
-    """In episodes: the seconds that each reply took. Not kept in checkpoints."""
+    """In episodes: the seconds that each reply of the environment took. Not saved in checkpoints."""
 
     @property
     def canary(self) -> bool:
@@ -67,13 +67,13 @@ class Group:
 
 
 GOLD_SHOWN = 300
-"""Characters of a gold that logs show: tests of programs have megabytes."""
+"""Most characters of a gold answer that logs show; a gold that consists of program tests may have megabytes."""
 UNREAD = (Status.NO_ANSWER, Status.TRUNCATED)
 """Verdicts on completions in which no answer was found."""
 
 
 class Dropped(Exception):
-    """Raised when generation was abandoned because the run is to stop. If it is repeated, the same completions are sampled."""
+    """Raised when generation is abandoned because the run is to stop. Repeating the generation gives the same completions."""
 
 
 def collect(
@@ -94,7 +94,7 @@ def collect(
     episodes: Episodes | None = None,
     sampling: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Group]:
-    """Generate completions number `first` to `samples` - 1 of each task, and grade each as soon as it ends.
+    """Generate completions number `first` to `samples` - 1 of each task, grade each as soon as it ends, and return the groups.
 
     If an environment opens sessions, a completion is an episode of several turns. If an environment grades groups, the
     completions of a task are graded when all of them have ended. With several processes, each handles its share of the tasks,
@@ -106,18 +106,18 @@ def collect(
         graders: returns the grader of a source.
         tasks: sources and prompts.
         samples: completions per prompt, including those before `first`.
-        key: randomness key; the prompt's number and key and the sample's number are appended.
+        key: randomness key, to which the prompt's number, the prompt's key and the sample's number are appended.
         max_new_tokens: most tokens of a completion; in an episode, of all its turns together.
         temperature: 0 is greedy.
         first: number of the first completion to generate; an environment that grades groups gets only the completions from
             this number on.
         names: for each task, a name that replaces the prompt's number in the randomness keys, so that the keys do not depend
             on the other tasks.
-        clock: records the time of generation and of the wait for verdicts after it.
+        clock: records the time of generation, and of the wait for verdicts after generation.
         world: the processes that train together.
         give_up: returns True to stop; called whenever a completion ends, and twice per second during the wait for verdicts.
         episodes: plays the episodes of sources whose environments open sessions.
-        sampling: makes the context in which the engine samples, see `Learner.sampling`.
+        sampling: makes the context in which the engine samples; see `Learner.sampling`.
 
     Raises:
         Dropped: `give_up` returned True.
@@ -151,7 +151,7 @@ def collect(
 
 
 def refused_episodes(source: Source) -> UsageError:
-    """Return the error to raise when a command that cannot play episodes meets `source`, whose tasks are episodes."""
+    """Return the error for a command that cannot play episodes and is given `source`, whose tasks are episodes."""
     return UsageError(
         f"source {source.label!r}: environment {source.environment.name!r} has episodes of several turns, which this command "
         "does not play; take an environment of one turn"
@@ -317,7 +317,10 @@ class _Rollout:
 
 
 def gold_text(prompt: Prompt) -> str | None:
-    """Return the gold answer of `prompt` for logs: the field `answer` of its reference, or the whole reference as JSON."""
+    """Return the gold answer of `prompt` for logs: the field `answer` of its reference, or the whole reference as JSON.
+
+    The text is cut to `GOLD_SHOWN` characters. Return None if the reference is empty.
+    """
     parts = [reference.model_dump(mode="json", exclude_defaults=True) for reference in prompt.references.values()]
     golds = [part["answer"] if isinstance(part.get("answer"), str) else canonical_json(part) for part in parts if part]
     text = "; ".join(dict.fromkeys(golds))
@@ -325,17 +328,17 @@ def gold_text(prompt: Prompt) -> str | None:
 
 
 def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (rewards_PG, scored_PG). An unscored completion has nan and False, and is left out of means and losses."""
+    """Return (rewards_PG, scored_PG) of P groups of G completions. An unscored completion has reward nan and scored False."""
     rewards = [[float("nan") if s.reward is None else s.reward for s in group.scores] for group in groups]
     rewards_PG = torch.tensor(rewards, dtype=torch.float64)
     return rewards_PG, ~rewards_PG.isnan()
 
 
 def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
-    """Stop the run if a canary was graded correct: its verifier is being hacked, or is broken.
+    """Check that no canary was graded correct. No answer to a canary is right, so its verifier would be hacked or broken.
 
     Raises:
-        UsageError: a completion of a prompt with `metadata["canary"] == "reject"` was graded correct.
+        UsageError: a completion of a prompt with `metadata["canary"] == "reject"` was graded correct; this stops the run.
     """
     for group in groups:
         for text, score in zip(group.texts, group.scores, strict=True):
@@ -349,8 +352,8 @@ def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
 def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Return mean reward, accuracy, lengths, times of verdicts and counts of failures, over all sources and for each source.
 
-    Means of verdicts are over scored completions; if there are none, the metric is absent, not zero. The metric `status/STATUS`
-    is the share of all completions with this status; it is absent if no completion has it.
+    Means of verdicts are over scored completions; without any, the metric is absent, not zero. A metric `status/STATUS` is the
+    share of all completions whose verdict has the status STATUS; it is absent if there is no such completion.
     """
     metrics: dict[str, float] = {}
     labels = sorted({group.source for group in groups})

@@ -12,10 +12,10 @@ from verigym.trainer.rollout.collect import Group
 def episode_metrics(groups: Sequence[Group], positions: int | None = None) -> dict[str, float]:
     """Return the metrics of the groups that have episodes; empty if no group has.
 
-    Each metric is by source. `turns` (of the assistant), `calls`, `calls/TOOL`, `tool_exceptions` and `read_tokens` are means
-    per episode. `malformed_calls` is the share of calls with a fault, `reply_s` the mean time of a reply in seconds, and
-    `episodes_cut_off` the share of episodes that a limit ended. If `positions` is given, `context_used` is the largest share of
-    the positions that an episode used.
+    Each metric is computed for each source. `turns` (of the assistant), `calls`, `calls/TOOL`, `tool_exceptions` and
+    `read_tokens` are means per episode. `malformed_calls` is the share of calls with a fault, `reply_s` the mean time of a
+    reply in seconds, and `episodes_cut_off` the share of episodes that a limit ended. If `positions` is given, `context_used`
+    is the largest share of the positions that an episode used.
 
     Args:
         groups: the groups of one step.

@@ -1,6 +1,7 @@
-"""Episodes in a rollout: their tokens, limits and sessions. `turn_order` says which turns are sampled together.
+"""Episodes in a rollout, completions of several turns: their tokens, limits and sessions.
 
-What a turn reads is put after the tokens that were sampled, and nothing sampled is tokenised again (`models.bridge`).
+`turn_order` decides which turns are sampled together. Replies to a turn are appended, as tokens, to the tokens that were
+sampled; sampled tokens are never tokenised again (`models.bridge`).
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class EpisodeLimits:
     max_new_tokens: int
     """Tokens that are sampled in all turns together."""
     max_turn_tokens: int | None = None
-    """Tokens that are sampled in one turn; None for no limit of its own."""
+    """Most tokens that are sampled in one turn; None for no separate limit per turn."""
     positions: int | None = None
-    """Tokens of prompt and episode together, what is read included; None for no limit."""
+    """Most tokens of prompt and episode together, including the replies that the model reads; None for no limit."""
 
 
 @dataclass
@@ -79,7 +80,7 @@ class EpisodeRow:
 
     @property
     def turn_key(self) -> tuple[object, ...]:
-        """Return the randomness key of the next turn; the first turn has the row's own key."""
+        """Return the randomness key of the next turn: for the first turn the row's own key, later with the turn's number."""
         return (*self.key, "turn", len(self.turns)) if self.turns else self.key
 
     @property
@@ -112,7 +113,7 @@ class Episodes:
     def __init__(
         self, codec: Codec, sessions: Mapping[str, Sessions], limits: EpisodeLimits, order: TurnOrder = "lockstep"
     ) -> None:
-        """Prepare to play episodes; none is open yet.
+        """Prepare to play episodes. No episode is opened.
 
         Args:
             codec: the policy's tokenizer.
@@ -133,7 +134,15 @@ class Episodes:
         key: tuple[object, ...],
         positions: int | None,
     ) -> EpisodeRow:
-        """Open an episode of a task. `positions` is the largest number of tokens that the engine takes, prompt included.
+        """Open an episode of a task, and return its row.
+
+        Args:
+            place: number of the prompt, and number of the sample.
+            source: source of the task.
+            prompt: the task.
+            ids: tokens of the prompt.
+            key: randomness key of the row.
+            positions: most tokens, including the prompt, that the engine can process; None for no limit.
 
         Raises:
             UsageError: the chat template cannot continue after a turn, or the prompt leaves no room.
@@ -176,9 +185,10 @@ class Episodes:
             self._end(row, "context" if full else "length")
 
     def settle(self, row: EpisodeRow) -> bool:
-        """Add the session's replies to the episode `row`, and return True if the episode goes on.
+        """Add the session's replies to the episode `row`, and return False if the episode is over.
 
-        The future of the replies must be done.
+        The future `row.waiting` must be done. If a limit ends the episode, the session is told, the result is True, and
+        `row.waiting` is the future of the session's end, after which this method must be called again.
         """
         waiting, row.waiting = row.waiting, None
         assert waiting is not None
@@ -224,7 +234,7 @@ class Episodes:
 
 
 def with_room(config: TrainConfig, sessions: Mapping[str, Sessions], positions: int | None) -> TrainConfig:
-    """Return `config` with `vllm_max_model_len` set to `positions` if there are episodes and the setting is not given."""
+    """Return `config`, with `vllm_max_model_len` set to `positions` if a run with vLLM has episodes and does not set it."""
     if not sessions or config.engine != "vllm" or config.vllm_max_model_len is not None or positions is None:
         return config
     return config.model_copy(update={"vllm_max_model_len": positions})

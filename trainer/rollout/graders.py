@@ -1,4 +1,4 @@
-"""Processes for the sources of a mixture: graders, and the sessions of episodes."""
+"""Opens the processes that grade the sources of a mixture, and those that hold the sessions of episodes."""
 
 from __future__ import annotations
 

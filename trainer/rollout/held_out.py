@@ -67,7 +67,7 @@ def evaluate(
 
 
 def evaluation_metrics(groups: Sequence[Group], sources: Sequence[Source], samples: int) -> dict[str, float]:
-    """Return the metrics of each source: accuracy (share of CORRECT among scored completions), unscored counts and pass@k.
+    """Return each source's accuracy (share of CORRECT among scored completions), number of unscored completions and pass@k.
 
     The metric `accuracy` without a source's name is the mean of the sources' accuracies, weighted by their shares of the
     training prompts.

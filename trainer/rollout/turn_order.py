@@ -1,10 +1,10 @@
-"""Which turns of a rollout's episodes are sampled together.
+"""Decides which turns of a rollout's episodes are sampled together. There are two orders.
 
-- `lockstep`: a round samples the next turn of every live episode, then all replies are waited for. So no wall time decides what
-  is sampled together, and a resumed run computes what it would have computed. Each round is a call of the engine with longer
-  prompts, so every engine plays.
-- `free`: an episode goes on as soon as its own reply is there, while others are sampled. What shares a batch depends on wall
-  time, and the last bits of log-probabilities on what shares a batch.
+- `lockstep`: each round samples the next turn of every episode that is not over, then waits for all replies. Which turns are
+  sampled together does not depend on wall time, so a resumed run computes the same as an uninterrupted one. Each round is an
+  ordinary call of the engine with longer prompts, so every engine can be used.
+- `free`: an episode goes on as soon as its own reply has come, while others are sampled. Which turns share a batch then depends
+  on wall time, and with it the last bits of log-probabilities.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from verigym.trainer.rollout.episodes import EpisodeRow, Episodes
 from verigym.trainer.stopwatch import Stopwatch
 
 POLL_S = 0.5
-"""Longest wait between two looks whether the rollout is to stop."""
+"""Most seconds between two checks whether the rollout is to stop."""
 
 
 def settle_all(
     episodes: Episodes, rows: Sequence[EpisodeRow], ended: Callable[[EpisodeRow], None], poll: Callable[[], None]
 ) -> list[EpisodeRow]:
-    """Wait for the sessions of `rows`, and return, in order, the rows whose episode goes on with a turn of the model.
+    """Wait for the replies of the sessions of `rows`, and return, in order, the rows whose episode goes on.
 
     Args:
         episodes: plays the episodes.
         rows: rows that each wait for their session.
-        ended: called with each row whose episode is over, as soon as it is.
+        ended: called with each row whose episode is over, as soon as this is known.
         poll: called at least twice per second, and may raise.
     """
     waiting = list(rows)
@@ -51,9 +51,9 @@ def settle_all(
 
 
 class FreeReplies:
-    """Source of requests for `EpisodeEngine.play`: makes the next turn of an episode as soon as its replies have come.
+    """Source of requests for `EpisodeEngine.play`: requests an episode's next turn as soon as the replies to it have come.
 
-    No episode waits for the replies of another one.
+    No episode waits for the replies to another one.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class FreeReplies:
 
         Args:
             episodes: plays the episodes.
-            ended: called with each row whose episode is over, as soon as it is.
+            ended: called with each row whose episode is over, as soon as this is known.
             poll: called at least twice per second while replies are waited for, and may raise.
-            clock: records the time in which all episodes wait, as `reply_wait`.
+            clock: records, as `reply_wait`, the time in which all episodes wait for replies.
         """
         self.episodes, self.ended, self.poll, self.clock = episodes, ended, poll, clock
         self._done: queue.SimpleQueue[EpisodeRow] = queue.SimpleQueue()
@@ -78,9 +78,9 @@ class FreeReplies:
         row.waiting.add_done_callback(lambda _: self._done.put(row))
 
     def arrivals(self, idle: bool) -> list[Request]:
-        """Return requests for the next turns of the episodes whose replies have come.
+        """Return requests for the next turns of the episodes whose replies have come; see `engines.base.Arrivals`.
 
-        For `idle` see `engines.base.Arrivals`.
+        If `idle` is True, the engine has nothing to do, so wait until there is a request or no episode is left to wait for.
         """
         turns: list[Request] = []
         while self._waiting and (row := self._next(block=idle and not turns)) is not None:
@@ -122,9 +122,9 @@ def plays(engine: Any) -> bool:
 
 
 def play_turns(engine: Any, requests: Sequence[Request], temperature: float, on_finished: OnFinished) -> None:
-    """Sample a completion for each request with any engine.
+    """Sample a completion for each request, with any engine.
 
-    An engine that is not an `EpisodeEngine` has one token limit for all turns: that of the request with the most room.
+    An engine that is not an `EpisodeEngine` takes one token limit for all requests: the largest of the requests' limits.
 
     Args:
         engine: samples from the policy.

@@ -1,11 +1,11 @@
 """Training stages besides GRPO: a model from scratch, supervised fine-tuning, rejection sampling, distillation.
 
-Each resumes where it was stopped. `pipelines` chains them.
+A stage that was stopped resumes when it is started again. `pipelines` chains stages.
 
-- `config`: the settings of all of them
+- `config`: the settings of all stages
 - `step_run`: the training loop of the stages: resume, evaluate, save, export
 - `scratch`, `sft`, `rejection_sampling`, `distill` with `distill_losses` (pure): the stages
-- `examples`: prompts with completions to learn, from files or written by environments; `packing`: several in one row
-- `sample_log`: graded completions in a file that sampling continues; `selection`: which completions are kept (pure)
+- `examples`: prompts with completions to learn, from files or written by environments; `packing`: several examples in one row
+- `sample_log`: a file of graded completions, from which sampling resumes; `selection`: selects completions to keep (pure)
 - `quickstart`: `verigym quickstart`
 """

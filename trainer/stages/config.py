@@ -86,13 +86,13 @@ class StepFields(StageFields, OptimizerFields):
     """Computes each layer again in the backward pass rather than keep its activations."""
 
     eval_every: int = Field(default=50, ge=0)
-    """Steps between evaluations on the held-out examples; 0 for none. The first and the last step always have one."""
+    """Steps between evaluations on the held-out examples; 0 for none. If above 0, the start and the end have one too."""
     checkpoint_every: int = Field(default=50, ge=1)
     """Steps between checkpoints; the last step always gets one."""
     checkpoint_minutes: float = Field(default=10.0, ge=0)
-    """A step that ends this long after the last checkpoint, or the start, gets one, too; 0 for never."""
+    """Minutes after the last checkpoint, or the start, after which the next step to end also gets one; 0 for never."""
     keep_checkpoints: int = Field(default=1, ge=1)
-    """Older ones are deleted, first those that checkpoint_minutes made."""
+    """Checkpoints to keep. Older ones are deleted, first those that checkpoint_minutes made."""
     loggers: tuple[LoggerName, ...] = ("tensorboard",)
     """Where numbers go besides metrics.jsonl: any of tensorboard, wandb and trackio."""
     log_project: str = Field(default="verigym", min_length=1)
@@ -110,7 +110,7 @@ class FitFields(StepFields, AdapterFields):
     """Settings of the stages that train a policy in steps. Adapters and 8-bit moments are set as in a GRPO run."""
 
     pack_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of a row of packed examples; twice the longest of a batch when left out."""
+    """Most tokens of a row of packed examples; twice the longest example of a batch when left out."""
     logprob_chunk: int | None = Field(default=None, ge=1)
     """Tokens whose logits are in memory at a time; chosen by the vocabulary when left out."""
 
@@ -132,7 +132,7 @@ class ExampleFields(FitFields):
     """Settings of the stages that learn from examples."""
 
     data: tuple[Path, ...] = ()
-    """JSON Lines files with `prompt` and `completion`, or with `messages` whose last is the assistant's."""
+    """JSON Lines files with `prompt` and `completion`, or with `messages`, the last of which is the assistant's."""
     demonstrations: Demonstrations = ()
     """Environments that write worked solutions, for a cold start."""
     demonstration_count: int = Field(default=1000, ge=1)
@@ -144,9 +144,9 @@ class ExampleFields(FitFields):
     steps: int | None = Field(default=None, ge=1)
     """Updates; from epochs when left out."""
     held_out_share: float = Field(default=0.02, ge=0, lt=1)
-    """Share of the prompts in data that are held out, chosen by their hash: no prompt is on both sides."""
+    """Share of the prompts in data to hold out, chosen by their hash, so that no prompt is on both sides."""
     held_out_count: int = Field(default=64, ge=1)
-    """Most held-out examples in an evaluation; as many demonstrations are made of the test split."""
+    """Most held-out examples from data in an evaluation. With demonstrations, this many of the test split are added."""
 
     @model_validator(mode="after")
     def _has_examples(self) -> Self:
@@ -180,7 +180,7 @@ class OnPolicyConfig(FitFields):
     teacher: str
     """Local model directory or hub id; its tokenizer must be the student's."""
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
-    """Where prompts come from; their environments grade held-out answers for the metrics, and nothing that is trained on."""
+    """Where prompts come from. Their environments grade only held-out answers, for the metrics; training uses no grades."""
     steps: int = Field(default=100, ge=1)
     """Updates."""
     prompts_per_step: int = Field(default=16, ge=1)
@@ -188,7 +188,7 @@ class OnPolicyConfig(FitFields):
     samples: int = Field(default=4, ge=1)
     """Completions a prompt."""
     divergence: Literal["sampled", "full"] = "sampled"
-    """sampled: each token's own log-ratio is its advantage; full: the exact reverse KL over the vocabulary at each token."""
+    """sampled: each token's own log-ratio is its advantage. full: minimises the exact reverse KL over the vocabulary."""
     temperature: float = Field(default=1.0, gt=0, le=10)
     """Of the sampler; both models are compared at it."""
     max_prompt_tokens: int = Field(default=1024, ge=1)
@@ -200,7 +200,7 @@ class OnPolicyConfig(FitFields):
     generation_rows: int = Field(default=512, ge=1)
     """Most completions decoded at a time."""
     eval_prompts: int = Field(default=64, ge=1)
-    """Held-out prompts a source, answered greedily for the accuracy."""
+    """Held-out prompts per source, which are answered greedily to measure the accuracy."""
     workers: int | None = Field(default=None, ge=0)
     """Grading processes; one a core by default. 0 grades in this process, without protection."""
 
@@ -216,7 +216,7 @@ class SamplerFields(StageFields, EngineFields):
     """Settings of the stages that sample: their tasks, engine and grading."""
 
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
-    """The tasks, as in a training run: environments that write their own, or data sets."""
+    """Sources of the tasks, as in a training run: environments that generate tasks, or data sets."""
     max_prompt_tokens: int = Field(default=1024, ge=1)
     """Longer prompts are left out and counted."""
     max_left_out: float = Field(default=0.01, ge=0, le=1)
@@ -230,7 +230,7 @@ class SamplerFields(StageFields, EngineFields):
     workers: int | None = Field(default=None, ge=0)
     """Grading processes; one a core by default. 0 grades in this process, without protection."""
     cluster: Cluster | None = None
-    """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`; `workers` are then those of each node."""
+    """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`; `workers` then counts the processes of each node."""
     grade_timeout_s: float = Field(default=30.0, gt=0)
     """Wall time of one verdict."""
     grade_memory_mb: int = Field(default=4096, ge=64)
@@ -253,7 +253,7 @@ class SamplerFields(StageFields, EngineFields):
 
 
 class SampleConfig(SamplerFields):
-    """Settings of rejection sampling: completions are generated and graded, and a rule selects those that become a data set."""
+    """Settings of rejection sampling: completions are generated and graded, and a rule selects the ones for a data set."""
 
     model: str
     """Local model directory or hub id: the policy, or a teacher."""
@@ -264,10 +264,10 @@ class SampleConfig(SamplerFields):
     temperature: float = Field(default=1.0, ge=0, le=10)
     """Of the sampler; 0 is greedy."""
     keep: Literal["best", "all_correct", "shortest_correct", "longest_correct"] = "shortest_correct"
-    """Which completions may be kept, in order of preference; best is by reward, correct or not."""
+    """Rule: which completions may be kept, and in which order of preference. best orders all by reward, correct or not."""
     keep_if: Mapping[str, str] = {}
-    """Further conditions on the reward of a part or on a component: {language: ">= 0.95", paragraphs/longest: "<= 300"}. Every
-    source must have the part, with weight 0 in `add` if it is not to count."""
+    """Further conditions on the reward of a part or on one of its components, such as {language: ">= 0.95",
+    paragraphs/longest: "<= 300"}. Every source must have the part; in `add`, weight 0 keeps it out of the reward."""
     at_most: int | None = Field(default=1, ge=1)
     """Most completions that are kept per prompt; null for no bound."""
     least_reward: float | None = None

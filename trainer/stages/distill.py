@@ -104,7 +104,7 @@ def kl_gradient(
         teacher: a model of the same vocabulary.
         pairs: prompts with completions.
         how: options of the forward passes.
-        capacity: see `packing.packed_rows`.
+        capacity: most tokens of a packed row; see `packing.packed_rows`.
         direction: see `kl_of_logits`.
         temperature: both models' logits are divided by it.
         backward: if False, no gradient is added.

@@ -16,7 +16,7 @@ Direction = Literal["forward", "reverse"]
 
 
 def kl_of_logits(student_NV: torch.Tensor, teacher_NV: torch.Tensor, direction: Direction = "forward") -> torch.Tensor:
-    """Return KL_N, the divergence of each token's distribution, in nats.
+    """Return KL_N, the divergence between student and teacher at each token, in nats.
 
     `forward` is `KL(teacher || student) = sum_v p_t (log p_t - log p_s)`: the student covers everything the teacher may say
     (Hinton et al., arXiv 1503.02531). `reverse` is `KL(student || teacher)`: the student concentrates on what the teacher
@@ -51,7 +51,7 @@ def chunked_kl(
     temperature: float = 1.0,
     chunk: int | None = None,
 ) -> torch.Tensor:
-    """Return KL_N as `kl_of_logits` does, from last hidden states, so that tokens times vocabulary is never in memory.
+    """Return KL_N as `kl_of_logits` does, but from last hidden states: logits of all tokens are never in memory at once.
 
     A chunk's logits are freed once its divergences are computed; the backward pass computes them again. Gradients flow into
     the student's hidden states and head alone.
@@ -94,9 +94,9 @@ def logits_of(hidden_CH: torch.Tensor, head: Head) -> torch.Tensor:
 def reverse_kl_advantages(student_logp_BT: torch.Tensor, teacher_logp_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
     """Return each sampled token's advantage, `log p_teacher - log p_student`: minus the one-sample estimate of the reverse KL.
 
-    With these as the advantages of a policy gradient, and no discounted rewards of later tokens, the student gets a dense
-    signal on its own samples: on-policy distillation as in GKD (arXiv 2306.13649) and in the recipe of Thinking Machines
-    ("On-Policy Distillation", 2025). No gradient flows into the advantages. Padding gets 0.
+    A policy gradient with these advantages, without rewards of later tokens, gives the student a signal at each token of its
+    own samples. This is on-policy distillation as in GKD (arXiv 2306.13649) and in the recipe of Thinking Machines ("On-Policy
+    Distillation", 2025). No gradient flows into the advantages. Padding gets 0.
 
     Args:
         student_logp_BT: log-probabilities of the sampled tokens under the policy that sampled them, in nats.

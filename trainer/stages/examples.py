@@ -1,4 +1,4 @@
-"""Training examples, a prompt with its completion: from JSON Lines files, or written by environments."""
+"""Training examples (a prompt with its completion), read from JSON Lines files or written by environments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Example:
     messages: tuple[Message, ...]
     completion: str
     tools: Any = ()
-    """Tools that the chat template tells the model of, as `Prompt.metadata` has them."""
+    """Descriptions of tools that the chat template shows to the model, in the form that `Prompt.metadata` holds."""
 
     @property
     def prompt(self) -> Prompt:
@@ -64,7 +64,7 @@ class Pair:
 def read_examples(path: Path) -> list[Example]:
     """Read examples from JSON Lines.
 
-    A line has either `prompt` (a text or messages) and `completion`, or `messages`, of which the last is the assistant's.
+    A line has either `prompt` (a text or messages) and `completion`, or only `messages`; the last message is the assistant's.
     Other fields, such as the origin of the example, are ignored.
 
     Raises:
@@ -135,11 +135,11 @@ def messages_of(value: Any, field: str, place: str) -> tuple[Message, ...]:
 
 
 def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed: int) -> list[Example]:
-    """Return worked solutions that the environments write, taken from the sources in turn.
+    """Return examples of worked solutions that environments write, taken from `sources` in rotation.
 
     Args:
-        sources: environments with their options and templates; weights and other fields do not matter.
-        split: train or test; these have no question in common.
+        sources: environments with their options and templates; weights and other fields have no effect.
+        split: train or test; the two splits have no question in common.
         count: number of all solutions.
         seed: key of the tasks.
 
@@ -175,7 +175,7 @@ def episode_examples(prompt: Prompt, episode: Completion) -> list[Example]:
     """Return one example for each assistant turn of an episode: the prompt is everything before the turn.
 
     Each completion is a single turn, so no tokens need to be masked. If the chat template always writes earlier turns in the
-    same way (`Bridge.check`), the tokens are those of a rollout.
+    same way (`Bridge.check`), an example has the same tokens as a rollout would have.
     """
     messages, found = list(prompt.messages), []
     for turn in episode.turns:

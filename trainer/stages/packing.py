@@ -1,7 +1,7 @@
-"""Packing: several examples in one row of a forward pass, none attending to another, for less padding.
+"""Packing: puts several examples into one row of a forward pass, for less padding; examples do not attend to each other.
 
-Position ids restart with each example; transformers builds the attention mask from them. Each model is tested on a few tokens
-first, and if its examples attend to each other, each gets a row of its own.
+Position ids restart with each example, and transformers builds the attention mask from them. Each model is tested on a few
+tokens first. If examples in a row attend to each other, each example gets its own row.
 
 Legend: R packed rows, L positions, N completion tokens, B examples, T completion tokens (padded).
 """
@@ -34,7 +34,7 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Pack sequences of the given `lengths` into rows, by first fit decreasing; return the sequences' numbers for each row.
+    """Pack sequences of the given `lengths` into rows, by first fit decreasing; return each row as a list of sequence numbers.
 
     Each row has at most `capacity` tokens; a longer sequence has a row of its own. First fit decreasing uses at most 11/9 of
     the smallest number of rows, plus one (Johnson 1973).
@@ -119,7 +119,7 @@ def packed_rows(
         prompts: prompts of all examples, none empty.
         completions: completions of all examples, none empty.
         how: options of the forward pass.
-        capacity: most tokens of a row. None for twice the longest example, because attention costs the square of the length.
+        capacity: most tokens of a row. None for twice the longest example; more costs time, as attention is quadratic.
     """
     lengths = [len(prompt) + len(completion) for prompt, completion in zip(prompts, completions, strict=True)]
     wide = capacity or 2 * max(lengths)
@@ -138,7 +138,7 @@ def packed_passes(
 ) -> Iterator[tuple[list[int], Pass]]:
     """Yield micro-batches of packed rows as pairs (example numbers, a function that runs their forward pass).
 
-    The caller must call the functions as with `micro_batch_passes`.
+    The caller must run each function, and the backward pass if there is one, before taking the next pair.
     """
     for rows in packed_rows(model, prompts, completions, how, capacity):
         yield [number for row in rows for number in row], partial(score_packed, model, rows, prompts, completions, how)

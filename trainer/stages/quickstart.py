@@ -1,4 +1,4 @@
-"""`verigym quickstart`: a model with random weights, a supervised cold start, then GRPO on a mixture of verified tasks.
+"""`verigym quickstart`: makes a model with random weights, fine-tunes it on worked solutions, then trains it by GRPO.
 
 The parts are those of the stages `scratch`, `sft` and `grpo`.
 """
@@ -205,10 +205,10 @@ def cold_start(
     peak_learning_rate: float,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """Minimise the mean negative log-likelihood of the completions' tokens; `model` is changed in place.
+    """Train `model`, in place, to minimise the mean negative log-likelihood of the completions' tokens.
 
-    This is the stage `sft` without packing, epochs and checkpoints, for a model in memory. Pairs are taken in order, and
-    again from the first after the last, so that the quickstart's weights depend on nothing else.
+    This is the stage `sft` without packing, epochs and checkpoints, for a model in memory. Pairs are taken in order, and after
+    the last pair again from the first, so that the quickstart's weights depend on nothing else.
 
     Args:
         model: a transformers causal language model.

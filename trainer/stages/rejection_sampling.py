@@ -1,4 +1,4 @@
-"""Rejection sampling: generate k completions a prompt, grade them, keep some by a rule, write a data set with provenance."""
+"""Rejection sampling: generate k completions per prompt, grade them, select by a rule, write a data set with provenance."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def sample(config: SampleConfig) -> Path:
-    """Sample and grade, resuming where an earlier call stopped, and return the path of the data set, `data.jsonl`.
+    """Run the stage `sample`, or resume it where an earlier call stopped; return the path of the data set, `data.jsonl`.
 
     Each line has `prompt`, `completion` and their origin: the model's hash, the environment's id, the seed and the verdict.
     All samples, kept or not, are in `samples.jsonl`, and the counts in `summary.json`.
@@ -123,7 +123,9 @@ def draw(
 def kept_rows(
     found: Sequence[PromptSamples], config: SampleConfig, made_with: Mapping[str, Any], sources: Sequence[Source]
 ) -> tuple[list[dict[str, Any]], dict[str, Counter[str]]]:
-    """Return the rows of the data set, without repeated texts of a prompt, and the number of removed samples by reason.
+    """Select samples; return the rows of the data set, and for each source the number of removed samples by reason.
+
+    No text of a prompt occurs twice in the rows.
 
     Raises:
         UsageError: a condition is about a component that no verdict of a source has.
@@ -188,7 +190,7 @@ def summary(
 ) -> dict[str, Any]:
     """Return the counts for `summary.json`, over all sources and by source.
 
-    For each rule that removed samples there is a count `removed by ...`.
+    For each reason for which samples were removed there is a count `removed by REASON`.
     """
     counts: dict[str, dict[str, float]] = {}
     for label in ["all", *dict.fromkeys(one.source for one in found)]:
@@ -210,7 +212,7 @@ def summary(
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` atomically: to a file beside it first, which is then renamed."""
+    """Write `text` to `path` atomically: first to a temporary file in the same folder, which is then renamed."""
     temporary = path.with_name(f".{path.name}")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

@@ -1,4 +1,4 @@
-"""Graded completions in a file that is written block by block, so that sampling resumes where it was stopped."""
+"""Stores graded completions in a file, block by block, so that sampling resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sample:
     thought: Thought | None = None
     """With a thinking budget."""
     episode: Completion | None = None
-    """With its turns, where the environment has episodes; `text` is its last turn."""
+    """The completion with all its turns, if the environment has episodes; `text` is then the last turn."""
 
     @property
     def correct(self) -> bool:
@@ -50,7 +50,10 @@ class Sample:
 
     @property
     def to_retry(self) -> bool:
-        """Return True if there is no verdict, but grading again may give one. For an invalid gold the result is False."""
+        """Return True if there is no verdict and grading again may give one.
+
+        The result is False if the task's gold answer is invalid, or if the episode must be played again.
+        """
         return self.score.error is not None and self.score.error.kind != "gold_invalid" and not self.to_play_again
 
     @property
@@ -88,8 +91,8 @@ def samples_of_group(number: int, group: Group) -> PromptSamples:
 class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
     """File of finished prompts, one per line, from which an interrupted stage continues.
 
-    The first line holds the settings with which the other lines were made. Replacements of lines are first written to a file
-    `FILE.retried` beside it; `merge_replacements` moves them into the file itself.
+    The first line holds the settings with which the other lines were made. Replacements of lines are first written to a second
+    file, `FILE.retried`, in the same folder; `merge_replacements` moves them into the file itself.
     """
 
     def __init__(
@@ -102,9 +105,9 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         load: Callable[[dict[str, Any]], T],
         hints: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Open the file, new or to be continued.
+        """Open the file, or make it if it does not exist.
 
-        Lines after the last complete block, such as one cut short by a kill, are dropped.
+        Lines after the last complete block are dropped, such as a line that a kill cut short.
 
         Args:
             path: the file.
@@ -113,7 +116,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
             total: number of prompts in a finished file.
             dump: turns a prompt into a JSON object.
             load: turns the object back into the prompt.
-            hints: by the name of a setting, advice for the error message if the file was made with another value of it.
+            hints: advice by the name of a setting; the error message has it if the file was made with another value.
 
         Raises:
             UsageError: the file was made with other settings.
@@ -159,7 +162,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
             self._beside.unlink()
 
     def reorder(self, found: Sequence[T]) -> None:
-        """Rewrite the file in the order of `found`, which holds the same prompts in another order, in one atomic step."""
+        """Rewrite the file, in one atomic step, in the order of `found`, which holds the same prompts in another order."""
         self.merge_replacements()  # it names places
         self.found = list(found)
         self._rewrite()
@@ -245,11 +248,11 @@ def read_samples(path: Path) -> list[PromptSamples]:
 
 
 TaskId = tuple[str, str, int]
-"""Source, key of the prompt, and how many tasks before it have the same two."""
+"""Id of a task: its source, the key of its prompt, and the number of earlier tasks with the same source and key."""
 
 
 def task_ids(pairs: Iterable[tuple[str, str]]) -> list[TaskId]:
-    """Return a unique id for each task. The ids of tasks do not change if the tasks come in another order.
+    """Return a unique id for each task. In another order of the tasks, the set of ids is the same.
 
     Args:
         pairs: source and key of each task's prompt.
@@ -278,12 +281,13 @@ def sample_all(
     title: str = "sampling",
     episodes: Episodes | None = None,
 ) -> list[PromptSamples]:
-    """Sample and grade completions that `log` lacks, grade those without a verdict again, and return the samples of all tasks.
+    """Sample and grade the completions that `log` lacks, and return the samples of all tasks.
 
-    Prompts in the log that are not in `tasks`, and samples above `samples`, stay in the log and are not returned.
+    Completions in the log without a verdict are graded again. Prompts in the log that are not in `tasks`, and samples beyond
+    the number `samples`, stay in the log and are not returned.
 
     Args:
-        engine: samples from the model; it has been synced.
+        engine: samples from the model; its weights must be up to date (`Engine.sync`).
         codec: the model's tokenizer.
         graders: grader of each source, by label.
         tasks: sources and prompts, in order.
@@ -293,9 +297,9 @@ def sample_all(
         max_new_tokens: most tokens of a completion.
         temperature: 0 is greedy.
         prompts_at_a_time: number of prompts between two writes.
-        by_place: if True, the randomness key of a task contains its index in `tasks`. If False, it contains the task's source,
-            so that more tasks or more samples can be added to a log later; an environment that grades groups then grades all
-            samples of a prompt again.
+        by_place: if True, the randomness key of a task contains the task's index in `tasks`. If False, the key contains the
+            task's source instead, so that tasks or samples can be added to a log later. If samples are added, an environment
+            that grades groups grades all samples of a prompt again.
         title: title of the progress bar.
         episodes: see `collect`. An episode that failed because of verigym, not because of the model, is played again.
 

@@ -1,4 +1,4 @@
-"""Stage `scratch`: a model with random weights and a tokenizer trained on the tasks' own texts; nothing is downloaded."""
+"""Stage `scratch`: makes a model with random weights, and a tokenizer trained on the tasks' texts; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ScratchConfig(StageFields):
     texts: int = Field(default=1200, ge=1)
     """How many of them."""
     vocabulary: int = Field(default=512, ge=300)
-    """Tokens of the tokenizer, at least 300. Letters that often stand together become one token: for tasks on single letters
-    put spaces between them, or set 300."""
+    """Number of tokens of the tokenizer, at least 300. Letters that often occur together become one token; for tasks about
+    single letters, put spaces between the letters, or set 300."""
     hidden_size: int = Field(default=256, ge=8)
     """Of the model."""
     layers: int = Field(default=3, ge=1)
@@ -37,7 +37,7 @@ class ScratchConfig(StageFields):
 
 
 def scratch(config: ScratchConfig) -> Path:
-    """Make the model, unless it exists, and return its folder.
+    """Run the stage: make the model if it does not exist yet, and return its folder.
 
     Raises:
         UsageError: an environment writes no worked solutions.
@@ -71,7 +71,7 @@ def tokenizer_texts(examples: Sequence[Example]) -> list[str]:
 
 @contextmanager
 def completed_folder(final: Path) -> Iterator[Path]:
-    """Yield an empty folder to write to, and rename it to `final` at the end. A kill leaves the complete folder or none."""
+    """Yield an empty folder to write to, and rename it to `final` at the end, so that `final` is complete or does not exist."""
     partial = final.with_name(f".{final.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

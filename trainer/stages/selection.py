@@ -1,4 +1,4 @@
-"""Selection rules of rejection sampling: which completions of a prompt are kept. Pure functions of verdicts, lengths, texts."""
+"""Selection rules of rejection sampling: they decide which completions of a prompt are kept. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Candidate:
     tokens: int
     score: Score
     cut_off: bool = False
-    """Whether it was cut off by the token limit; training on it would teach stopping there."""
+    """Whether the token limit cut the completion off. Training on such a text would teach the model to stop there."""
 
 
 Rule = Callable[[Sequence[Candidate]], list[int]]
 
 
 def best(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the indices of all scored candidates, the best first: by descending reward, then by length.
+    """Return the indices of all scored candidates, by descending reward; of equal ones the shortest first.
 
     Wrong candidates are included, so combine this rule with a least reward.
     """
@@ -58,7 +58,7 @@ RULES: dict[str, Rule] = {
     "shortest_correct": shortest_correct,
     "longest_correct": longest_correct,
 }
-"""Each returns the indices of the completions that may be kept, in order of preference."""
+"""Rules by name. A rule returns the indices of the completions that may be kept, in order of preference."""
 
 
 _COMPARISON = re.compile(r"\s*(<=|>=|==|<|>)\s*([-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*")
@@ -73,10 +73,10 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """A bound on the reward of a component such as `language`, or on a value within it such as `paragraphs/longest`."""
+    """A bound on the reward of a part of an environment, such as `language`, or on a part's component."""
 
     name: str
-    """Of a part (`language`), or of one of its components (`paragraphs/longest`)."""
+    """Name of a part, such as `language`, or of one of its components, such as `paragraphs/longest`."""
     comparison: str
     number: float
 
@@ -85,10 +85,10 @@ class Condition:
         return f"{self.name} {self.comparison} {self.number:g}"
 
     def component(self, environment: Environment) -> str:
-        """Return the name of the condition's component in the environment's scores; empty for the reward itself.
+        """Return the name in `Score.components` of the value that the condition bounds; empty for the reward itself.
 
         Raises:
-            UsageError: the environment has no such component, or several of that name.
+            UsageError: the environment has no part of that name, or several.
         """
         part, _, inner = self.name.partition("/")
         paths = parts_of(environment)
@@ -107,7 +107,7 @@ class Condition:
 
 
 def condition(name: str, text: str) -> Condition:
-    """Return the condition for a component `name`, such as `language`, and a comparison `text`, such as `>= 0.95`.
+    """Return the condition on the part or component `name`, such as `language`; `text` is a comparison such as `>= 0.95`.
 
     Raises:
         ValueError: `text` is not a comparison with a finite number.
@@ -136,17 +136,17 @@ def select(
     least_reward: float | None = None,
     conditions: Sequence[tuple[Condition, str]] = (),
 ) -> Selection:
-    """Choose among a prompt's completions.
+    """Choose which of a prompt's completions are kept.
 
-    A completion is never kept if it has no verdict, was cut off, or has the same text (apart from spaces) as a completion that
-    was already kept. It is not kept either if its verdict lacks a component that a condition is about, for example because a
-    gate failed before.
+    A completion is never kept if it has no verdict, was cut off, has the same text (apart from white space) as a completion
+    already kept, or if its verdict lacks a component that a condition is about. A component is missing, for example, if a
+    gate failed and the component was not computed.
 
     Args:
         candidates: a prompt's completions.
         rule: a name in RULES.
-        at_most: most completions per prompt; None for no bound.
-        least_reward: smallest reward; None for no bound.
+        at_most: most completions to keep; None for no bound.
+        least_reward: smallest reward of a kept completion; None for no bound.
         conditions: conditions that must all hold, each with the name that its component has in the scores.
     """
     order = RULES[rule](candidates)

@@ -1,4 +1,4 @@
-"""Stage `sft`: supervised fine-tuning on completions, packed, with a held-out loss and bit-exact resume."""
+"""Stage `sft`: supervised fine-tuning on completions, with packing, a held-out loss and bit-exact resume."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def total_steps(config: ExampleFields, examples: int) -> int:
 
 
 class Batches(Generic[T]):
-    """The examples of each step. They are shuffled anew in each epoch, and the order depends on the seed alone."""
+    """The examples of each step. Examples are shuffled anew in each epoch, and their order depends on the seed alone."""
 
     def __init__(self, pairs: Sequence[T], size: int, seed: int) -> None:
         self.pairs, self.size = pairs, size

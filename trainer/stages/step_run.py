@@ -46,14 +46,14 @@ def prepare_stage(config: StepFields) -> None:
 
 
 class StepRun(ABC):
-    """A stage that trains in steps. A checkpoint holds weights, optimizer and number of steps, so resuming is exact."""
+    """Base of the stages that train in steps. A checkpoint holds weights, optimizer state and step, so resuming is exact."""
 
     def __init__(self, config: StepFields, inputs: Mapping[str, str], title: str) -> None:
         """Start, or resume from the newest checkpoint in the output folder.
 
         Args:
             config: the stage.
-            inputs: hashes of everything else that decides the result, such as the examples, by name.
+            inputs: hashes, by name, of everything else that affects the result, such as the examples.
             title: title of the progress bar.
 
         Raises:
@@ -78,9 +78,9 @@ class StepRun(ABC):
 
     @abstractmethod
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Load the model and its tokenizer from `checkpoint`, which `save` wrote, or the initial ones if it is None.
+        """Return the model and its tokenizer, loaded from `checkpoint`, which `save` wrote.
 
-        Return both.
+        If `checkpoint` is None, return the initial model and its tokenizer.
         """
 
     @abstractmethod
@@ -181,7 +181,7 @@ class PolicyRun(StepRun):
     config: FitFields
 
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Load the model and its tokenizer from `checkpoint`, or the initial model if it is None, and return both.
+        """Return the model and its tokenizer, loaded from `checkpoint`; the initial ones if it is None.
 
         See `lora.load_policy`.
         """

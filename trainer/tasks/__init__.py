@@ -1,5 +1,5 @@
-"""Tasks: which prompt is next.
+"""Tasks: decides which prompt a run samples next.
 
-- `mixture`: sources by weight, and the loading of a source; `curriculum`: known tasks again, by their pass rate
-- `canaries`: tasks that no answer solves; `too_long`: prompts that are left out for their length
+- `mixture`: draws from sources by weight, and loads a source; `curriculum`: repeats known tasks by their pass rates
+- `canaries`: tasks that no answer solves; `too_long`: leaves out prompts that are too long
 """

@@ -1,7 +1,7 @@
 """Canaries: tasks that no answer solves, sampled in addition to a step's tasks and never trained on.
 
-A policy that exploits its verifier is rewarded as for a correct answer. A canary exposes this: any reward for one is wrong, and
-stops the run.
+A policy that exploits its verifier gets the reward of a correct answer. A canary exposes this: no answer to it is right, so a
+canary that is graded correct stops the run.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from verigym.trainer.tasks.mixture import Source
 
 
 def draw_canaries(sources: Sequence[Source], seed: int, step: int, count: int, share: float) -> list[tuple[Source, Prompt]]:
-    """Return the canaries of a step. They depend on the arguments alone, so a resumed run samples the same.
+    """Return the canaries of a step. They depend on the arguments alone, so a resumed run samples the same canaries.
 
     Args:
         sources: the mixture; sources whose environment has no canaries are skipped.
         seed: key of all randomness.
-        step: counted from 0.
-        count: number of prompts per step, each of which adds a canary with probability `share`.
-        share: probability of a canary, per prompt.
+        step: number of the step, counted from 0.
+        count: number of prompts of the step.
+        share: probability of a canary, for each of the `count` prompts.
     """
     canaries = []
     for slot in range(count if share > 0 else 0):

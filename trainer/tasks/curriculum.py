@@ -1,4 +1,4 @@
-"""Curriculum: easy, normal and hard tasks by running pass rate; a function of the seed and of the observed pass rates."""
+"""Curriculum: sorts tasks into easy, normal and hard by running pass rate, and repeats easy and hard tasks at set shares."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from verigym.trainer.rng import keyed_random
 
 POOLS = ("easy", "normal", "hard")
 ENDLESS_POOL = 10_000
-"""Most tasks in the easy pool, and in the hard pool, of a source with endless tasks; each takes about 50 bytes in a checkpoint.
-The pools of a data set are bounded by its size."""
+"""Most tasks in the easy pool, and in the hard pool, of a source with endless tasks. Each task takes about 50 bytes in a
+checkpoint. The pools of a data set are bounded by the size of the data set."""
 
 Pool = dict[str, tuple[int, float | None]]
-"""Prompt key -> (task number, running pass rate), least recently sampled first."""
+"""Tasks of a pool: prompt key -> (task number, running pass rate or None before a verdict), least recently sampled first."""
 
 
 class Curriculum:
-    """Decides how often tasks are repeated, by the policy's pass rates on them.
+    """Decides when tasks are repeated, by the policy's pass rates on them. It depends on the seed and these rates alone.
 
     Each source has pools of easy, normal and hard tasks. A new task is normal until it has verdicts.
     """
@@ -38,8 +38,8 @@ class Curriculum:
         Args:
             labels: labels of the sources.
             seed: seed of the choice between pools.
-            hard_share: share of a source's draws from its hard pool, while that is not empty.
-            easy_share: share of a source's draws from its easy pool, while that is not empty.
+            hard_share: share of a source's draws that are from its hard pool, as long as the pool is not empty.
+            easy_share: share of a source's draws that are from its easy pool, as long as the pool is not empty.
             hard_below: highest pass rate of a hard task.
             easy_above: lowest pass rate of an easy task.
             endless: sources that hardly ever repeat a task, so that their normal tasks need not be remembered.
@@ -53,7 +53,7 @@ class Curriculum:
         self.pools: dict[str, dict[str, Pool]] = {label: {pool: {} for pool in POOLS} for label in labels}
 
     def next_step(self) -> None:
-        """Begin a step, in which each task may be sampled again.
+        """Begin a step: forget which tasks the last step sampled, so that each may be sampled again.
 
         Checkpoints do not contain which tasks a step has sampled.
         """
@@ -67,9 +67,9 @@ class Curriculum:
                         del pool[key]
 
     def revisit(self, label: str) -> int | None:
-        """Return the number of the easy or hard task that was sampled longest ago; None to draw the next task in order.
+        """Decide at random whether to repeat a task of the source `label`; return its number, or None to draw a new task.
 
-        No task is sampled twice in a step.
+        The task repeated is the one of the easy or hard pool that was sampled longest ago, and not in this step.
         """
         turn = self.turns[label]
         self.turns[label] += 1

@@ -1,4 +1,4 @@
-"""The weighted mixture of sources: which prompt is next, from (seed, step) and the number of prompts drawn before."""
+"""The weighted mixture of sources: determines the next prompt from seed, step and the number of prompts drawn before."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from verigym.trainer.tasks.curriculum import Curriculum
 logger = logging.getLogger("verigym.trainer")
 
 MOST_COMPARED = 50_000
-"""Rows of a training split up to which held-out prompts are looked for in it."""
+"""Most rows of a training split that is searched for held-out prompts; larger splits are not searched."""
 LOOK_ON = 100
-"""Most easy or hard tasks in a row that a curriculum skips in search of a normal one."""
+"""Most tasks in a row that a draw skips because they are in a curriculum's easy or hard pool."""
 
 
 class Tasks(Protocol):
-    """Sequence of a source's tasks by number: endless for a generator, in a new order in each epoch for a data set."""
+    """Function from a number to a task of a source. A generator has endless tasks; a data set has a new order in each epoch."""
 
     def __call__(self, index: int) -> Prompt:
         """Return task number `index`."""
@@ -76,10 +76,10 @@ class Mixture:
         self.curriculum = curriculum
         self.drawn = {source.label: 0 for source in sources}
         self.left_out = Counter[str]()
-        """Prompts that were too long, by source, since the counter was last reset; not part of checkpoints."""
+        """Number of prompts that were too long, by source, since the counter was last reset; not part of checkpoints."""
 
     def plan(self, step: int, count: int) -> list[Source]:
-        """Return, for each of `count` prompts of a step, the source that it will come from, by systematic sampling.
+        """Return a source for each of `count` prompts of a step, chosen by systematic sampling of the sources' shares.
 
         The number of a source's prompts differs from its share of `count` by less than 1.
 
@@ -97,10 +97,10 @@ class Mixture:
 
         Args:
             source: one of the mixture's sources.
-            fits: prompts for which it returns False are skipped.
+            fits: returns False for prompts to skip, because they are too long; None skips none.
 
         Raises:
-            UsageError: 1,000 prompts in a row do not fit.
+            UsageError: 1,000 prompts in a row are skipped, or do not fit the data set.
         """
         curriculum = self.curriculum
         known = curriculum.revisit(source.label) if curriculum else None
@@ -154,7 +154,7 @@ class Weighed(Protocol):
 
 
 def shares_of(sources: Sequence[Weighed]) -> list[float]:
-    """Return each source's share of the prompts: by weight, and at least its `min_share`. The shares add up to 1."""
+    """Return each source's share of the prompts, by weight, but at least `min_share`. The shares add up to 1."""
     fixed: set[int] = set()
     while True:
         free = [number for number in range(len(sources)) if number not in fixed]
@@ -297,7 +297,7 @@ def held_out_rows(label: str, of: int, count: int) -> list[int]:
     Args:
         label: label of the source.
         of: number of rows of the split.
-        count: most rows that are held out.
+        count: number of rows to hold out; all rows if there are fewer.
     """
     if count >= of:
         return list(range(of))
@@ -323,8 +323,8 @@ def _warn_of_overlap(label: str, rows: PromptDataset, held_rows: PromptDataset, 
 def composed(config: SourceConfig, environment: Environment) -> list[Environment]:
     """Return the source's environment and the environments that wrap it, innermost first.
 
-    The wrappers add rewards, the format gate and tools. If `graded_by` is set, the environment that it names takes the place of
-    the source's own.
+    The wrappers add rewards, the format gate and tools. If `config.graded_by` is set, the innermost environment is the one that
+    it names, instead of `environment`.
 
     Raises:
         UsageError: a component is unknown, has a bad option or could outweigh the environment's own reward.
@@ -356,7 +356,7 @@ def composed(config: SourceConfig, environment: Environment) -> list[Environment
 
 
 def as_graded(config: SourceConfig, layers: Sequence[Environment], prompt: Prompt) -> Prompt:
-    """Convert a task of the source's own environment into a task of the environment that will grade it, and return that.
+    """Return the task `prompt`, of the source's own environment, as a task of the outermost environment, which will grade it.
 
     Args:
         config: the source.

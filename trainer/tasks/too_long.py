@@ -1,4 +1,4 @@
-"""Prompts and examples that are too long: left out and counted; an error if they are many."""
+"""Leaves out and counts prompts and examples that are too long; too many of them are an error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refuse_many(what: str, too_long: int, of: int, longest: int, *, field: str, 
         share: largest share that may be left out (`max_left_out`).
 
     Raises:
-        UsageError: more than `share` of them are too long.
+        UsageError: more than `share` of the prompts are too long.
     """
     if too_long > share * of:
         enough = ceil(1000 * too_long / of) / 1000
@@ -42,7 +42,7 @@ def refuse_many(what: str, too_long: int, of: int, longest: int, *, field: str, 
 def fitting(
     sources: Sequence[Source], codec: Codec, limit: int, share: float
 ) -> tuple[list[tuple[Source, Prompt]], dict[str, int]]:
-    """Return the held-out prompts that are short enough, with their sources, and the number of too long ones by source.
+    """Return the held-out prompts that are short enough, with their sources, and each source's number of too long prompts.
 
     Args:
         sources: sources with their held-out prompts.
@@ -65,7 +65,7 @@ def fitting(
 
 
 def check_tasks(sources: Sequence[Source], codec: Codec, limit: int, share: float) -> None:
-    """Check, before a run, that not too many prompts are too long; the first tasks of each source are a random sample.
+    """Check, before a run, that not too many prompts are too long. The first tasks of each source serve as a random sample.
 
     Args:
         sources: the mixture.
