@@ -29,7 +29,7 @@ def _options(given: list[str] | None) -> Any:
 @app.command()
 @json_output
 def doctor(option: Option = None, as_json: Json = False) -> Result:
-    """Show which Lean, libraries and isolation proofs would be judged with, and what to do about missing parts."""
+    """Show which Lean, libraries and isolation are used to judge proofs, and what to do about missing parts."""
     from rich.table import Table
     from rich.text import Text
 
