@@ -1,4 +1,4 @@
-"""Distributions of lengths and times that metrics describe by two figures: their mean, and the largest of a step."""
+"""Distributions of lengths and times, fitted to the two figures in a run's metrics: the mean, and the maximum of a step."""
 
 from __future__ import annotations
 
