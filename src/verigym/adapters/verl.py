@@ -43,7 +43,7 @@ def compute_score(
         unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
         columns: maps each field of the reference to the field of the row that holds it, for rows that `rows` has not made:
             `ground_truth`, `data_source`, or a field of `extra_info`.
-        question: field of `extra_info` that holds the prompt of such rows.
+        question: field of `extra_info` that holds the prompt, for rows that `rows` has not made.
         stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader` and of `open_sources`.
 

@@ -1,4 +1,4 @@
-"""Counts over all samples of an input: verdicts by source, accuracy by difficulty, prompts by their share of correct samples."""
+"""Counts over all samples of an input: verdicts by source, accuracy by difficulty, prompts by share of correct samples."""
 
 from __future__ import annotations
 

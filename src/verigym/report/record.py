@@ -121,7 +121,7 @@ def score_texts(score: Mapping[str, Any], limit: TextLimit) -> Fields:
 
 
 def completion_texts(completion: str, steps: Any, limit: TextLimit) -> Fields:
-    """Return the completion and its scored steps for display; the steps' offsets count UTF-16 units, as in JavaScript strings."""
+    """Return the completion and its scored steps for display. Offsets of steps count UTF-16 units, as in JavaScript strings."""
     found: Fields = {"completion": limit.cut(completion)}
     scored = []
     wide = bool(completion) and max(completion) > "\uffff"

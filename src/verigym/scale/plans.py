@@ -25,7 +25,7 @@ class Plan:
 
     @property
     def bound(self) -> str:
-        """The phase that determines the time of a step most: `generation`, `grading` or `update`."""
+        """The phase that takes the largest part of a step's time: `generation`, `grading` or `update`."""
         of = self.prediction
         parts = {"generation": of.generation_s, "grading": of.grade_wait_s, "update": of.update_s}
         return max(parts, key=lambda name: parts[name])
