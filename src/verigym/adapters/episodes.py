@@ -242,7 +242,7 @@ def written_calls(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
 
 
 def refuse_other_formats(label: str, environment: Environment, who: str) -> None:
-    """Raise if `environment` parses tool calls in any format other than that of `written_calls`.
+    """Raise an error if `environment` does not parse tool calls in the format of `written_calls`.
 
     Args:
         label: the source's label, for the message.

@@ -57,7 +57,7 @@ def reward_func(
         what: the environment, data set, suite or mixture, as `open_sources` accepts it. For rows of `Sources.rows`, start
             OpenRLHF with `--data.input_key prompt --data.label_key verigym`.
         unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
-        columns: maps a field of the reference to `label`, for data sets whose labels are references and not tasks.
+        columns: maps a field of the reference to `label`; for data sets in which a label holds a reference, not a whole task.
         ends: special tokens that are stripped from the end of a completion.
         stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader` and of `open_sources`.

@@ -156,7 +156,7 @@ class Always:
             choice has its price.
 
     Raises:
-        UsageError: `unscored` is neither `stop`, `retry` nor a finite number.
+        UsageError: `unscored` is not `stop`, `retry` or a finite number.
     """
 
     def __init__(self, scorer: Scorer, unscored: Unscored) -> None:

@@ -22,7 +22,7 @@ DEFAULT_LEVEL_COLUMN, DEFAULT_POLICY_COLUMN = "level", "policy"
 class CaseColumns(BaseModel):
     """Names of the input columns that hold the parts of a case, such as its gold and its answer.
 
-    A dotted name that is no column itself is a path into nested values.
+    If there is no column of a dotted name such as `a.b`, the name is read as a path into nested values.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

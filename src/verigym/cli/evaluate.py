@@ -76,7 +76,7 @@ def evaluate(
 
     When it resumes, samples without a verdict (the grader failed) are graded again; all other texts and verdicts are kept.
 
-    Exit code: 0 done, 2 a mistake in the call, 3 no sample of a source could be scored, 130 or 143 stopped.
+    Exit code: 0 done, 2 a mistake in the call, 3 a source has no sample that could be scored, 130 or 143 stopped.
     """
     from verigym.cli.common.values import validated
     from verigym.envs import UsageError

@@ -6,5 +6,5 @@
 - `packing`: packs samples into compressed chunks with an index; `build`: makes the page; `page/`: its HTML, CSS and scripts
 - `watch/`: the live view on the terminal
 
-The package needs only verigym's core dependencies, and so neither numpy nor torch.
+The package needs only verigym's core dependencies: it uses no numpy and no torch.
 """

@@ -23,7 +23,7 @@ SHOWN_GOLD_CHARS = 200
 class Columns(BaseModel):
     """Names of the input columns that a grading uses.
 
-    A dotted name that is no column is a path into nested objects and lists.
+    If there is no column of a dotted name such as `a.b`, the name is read as a path into nested objects and lists.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
