@@ -1,4 +1,4 @@
-"""`python -m verigym`, and `torchrun -m verigym`: the command line."""
+"""Runs the command line for `python -m verigym` and `torchrun -m verigym`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Text on a terminal: made safe to print, and lines on standard error."""
+"""Makes text safe to print on a terminal, and prints messages on standard error."""
 
 from __future__ import annotations
 

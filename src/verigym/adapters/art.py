@@ -1,7 +1,8 @@
-"""ART: an async rollout that returns a trajectory with its reward.
+"""Adapter for the trainer ART: an async rollout function that returns a trajectory with its reward.
 
-A rollout that raises is no trajectory: ART leaves it out of its group and counts it, up to `max_exceptions` of
-`gather_trajectory_groups`, whose default is none. So nothing stands in for a reward that is missing.
+If a completion has no reward, the rollout raises an error. ART leaves a failed rollout out of its group, so no substitute
+reward is needed. ART tolerates as many failures as `max_exceptions` of `gather_trajectory_groups` allows; by default it allows
+none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from verigym.envs.extras import need
 
 
 class Rollout:
-    """Async rollout function made by `rollout`; it is called with one of ART's models and a row, and returns the trajectory."""
+    """Async rollout function, made by `rollout`: call it with an ART model and a row to get a trajectory with its reward."""
 
     def __init__(self, scorer: Scorer, episodes: Episodes, theirs: ModuleType, sampling: Mapping[str, Any]) -> None:
         self.scorer, self._episodes, self._theirs, self._sampling = scorer, episodes, theirs, sampling
@@ -32,12 +33,12 @@ class Rollout:
         """Play one episode and return its `art.Trajectory`.
 
         Args:
-            model: an `art.Model`, whose endpoint writes the turns.
-            row: of `scorer.sources.rows`, or with `prompt` and the columns of the reference.
+            model: an `art.Model`; its endpoint generates the turns.
+            row: a row from `scorer.sources.rows`, or any row with `prompt` and the columns of the reference.
 
         Raises:
             UnscoredError: there is no reward; ART leaves the trajectory out.
-            UsageError: the row cannot be used, or `stop_after` completions in a row have got no reward.
+            UsageError: the row cannot be used, or `stop_after` consecutive completions have got no reward.
         """
         task = self.scorer.task(row, row.get("prompt"))
         label, prompt = task
@@ -110,7 +111,7 @@ def rollout(
         sampling: arguments of `chat.completions.create`, such as `max_completion_tokens`.
         max_turns: maximum number of model turns in an episode.
         turn_timeout_s: wall time in seconds that a session may take to answer one turn.
-        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:

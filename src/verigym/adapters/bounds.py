@@ -1,4 +1,4 @@
-"""Sums of rewards that other trainers' environments give, within the range that ours declare."""
+"""Check of the summed rewards from another library's environment against the reward range that our wrapper declares."""
 
 from __future__ import annotations
 

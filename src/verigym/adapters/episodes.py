@@ -1,7 +1,7 @@
-"""Episodes for other trainers: they give texts of the model, and get what it reads next and a verdict at the end.
+"""Episodes for other trainers: the trainer passes in each text of the model, and gets the messages that the model reads next.
 
-Sessions run in worker processes, as in our own trainer: a tool that hangs or dies costs one episode and no other. An
-environment of one turn is an episode whose first text ends it, so an adapter has one loop for both.
+Sessions run in worker processes, as in our own trainer: a tool that hangs or dies costs only its own episode. A task of a
+single-turn environment is an episode that ends with the model's first text, so an adapter needs only one loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from verigym.envs.tools.call_formats import DEFAULT, CallFormat
 
 
 class Episodes:
-    """Opens episodes of the tasks of a scorer, for adapters of trainers that have several turns.
+    """Opens episodes of a scorer's tasks, for adapters of trainers that can play several turns.
 
     The worker processes start when the first episode needs them.
 
@@ -102,7 +102,7 @@ class PlayedEpisode:
         return self._transcript.written
 
     def turn(self, text: str) -> Sequence[Message]:
-        """Play `text` as the model's next turn, and return the messages that the model reads next; none if the episode is over.
+        """Play `text` as the model's next turn. Return the messages that the model reads next; empty if the episode is over.
 
         Raises:
             UsageError: the episode was already over.
@@ -229,17 +229,20 @@ async def _settled(future: Future[Any] | None) -> None:
 
 
 def written_calls(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """Return `calls`, pairs of tool name and arguments that a trainer has parsed, as text in the format that sessions parse.
+    """Return tool calls that a trainer has already parsed as text again, in the format that our sessions parse.
 
-    Other text of the model's turn is left out, because an unclosed tag in it would hide the calls. This does not affect the
-    grading, which considers only the last turn.
+    Other text of the model's turn is left out, because an unclosed tag in that text would hide the calls. This does not affect
+    the grading, which considers only the last turn.
+
+    Args:
+        calls: pairs of tool name and arguments.
     """
     written = (json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls)
     return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in written)
 
 
 def refuse_other_formats(label: str, environment: Environment, who: str) -> None:
-    """Raise if `environment` parses tool calls in any format other than that of `written_calls`.
+    """Raise an error if `environment` does not parse tool calls in the format of `written_calls`.
 
     Args:
         label: the source's label, for the message.

@@ -1,4 +1,4 @@
-"""inspect_ai: `scorer` for any data set, and `task`, our data sets and generated tasks as an inspect Task.
+"""Adapter for inspect_ai: `scorer` grades any data set; `task` makes an inspect Task of our data sets or generated tasks.
 
     # evals.py; then: inspect eval evals.py@gsm8k --model ...
     from inspect_ai import task
@@ -8,7 +8,7 @@
     def gsm8k():
         return inspect_ai.task("gsm8k", data_dir="data/gsm8k")
 
-A completion without a reward is `Score.unscored`: inspect leaves it out of its metrics and counts it (`unscored_samples`).
+A completion without a reward gets `Score.unscored`: inspect leaves it out of its metrics and counts it in `unscored_samples`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 WHAT = "verigym.adapters.inspect_ai"
 EPISODE = "verigym_episode"
-"""Name in a sample's store of the episode that `player` has played."""
+"""Key in a sample's store under which `player` saves the played episode."""
 REASONS: Mapping[str, FinishReason] = {"stop": "stop", "max_tokens": "length", "model_length": "context"}
-"""inspect's reasons of a completion's end, as ours; others say nothing about its length."""
+"""Maps inspect's stop reasons to our finish reasons. Stop reasons that are not listed say nothing about the length."""
 
 
 def scorer(

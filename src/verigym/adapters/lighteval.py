@@ -1,11 +1,11 @@
-"""lighteval: `metric` for any task, and `tasks`, our data sets and generated tasks as lighteval tasks.
+"""Adapter for lighteval: `metric` grades any task; `tasks` makes lighteval tasks of our data sets or generated tasks.
 
     # my_tasks.py; then: lighteval accelerate "model_name=..." "verigym:gsm8k|0" --custom-tasks my_tasks.py
     from verigym.adapters import lighteval
     TASKS_TABLE = lighteval.tasks("gsm8k", folder="runs/lighteval", data_dir="data")
 
-lighteval has no word for "no reward". Here it is NaN: the aggregate `verigym` is the mean of the others, and
-`verigym_unscored` counts them. lighteval scores samples one after another, so one worker grades them.
+lighteval has no value for "no reward", so a missing reward is NaN here. The aggregate `verigym` is the mean of the rewards that
+are not NaN, and `verigym_unscored` counts the NaNs. lighteval scores samples one after another, so one worker grades them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 WHAT = "verigym.adapters.lighteval"
 REWARD, UNSCORED = "verigym", "verigym_unscored"
 PREFIX = "verigym:"
-"""Of our tasks' names: lighteval has a gsm8k of its own, and shows the average of the names with one prefix."""
+"""Prefix of our tasks' names, since lighteval has a gsm8k of its own. lighteval also averages over tasks of one prefix."""
 SPLIT = "test"
 GENERATION_TOKENS = 2048
 SETTINGS: Mapping[str, Any] = {"workers": 1, "start_timeout_s": 300.0}
-"""Of the Grader. A worker imports the script that runs, and so lighteval, which takes a minute on a busy machine."""
+"""Default settings of the Grader. The start timeout is long because a worker imports the running script and with it lighteval,
+which takes a minute on a busy machine."""
 
 
 def over_scored(values: Sequence[float]) -> float:
@@ -51,10 +52,11 @@ def over_scored(values: Sequence[float]) -> float:
 def metric(
     what: SourcesLike | Sources, *, columns: Mapping[str, str | None] | None = None, **settings: Any
 ) -> lighteval.metrics.utils.metric_utils.SampleLevelMetricGrouping:
-    """Return a metric for lighteval's tasks: the rewards, and as `verigym_unscored` the number of texts without one.
+    """Return a metric for lighteval's tasks: `verigym` is the reward, `verigym_unscored` counts the texts without a reward.
 
-    The task of a document is in its `specific`. It is either in the field `verigym`, where `tasks` and `Sources.rows` put it,
-    or in the fields that `columns` maps to the reference. In `columns`, the name `gold` stands for the document's first gold.
+    The metric reads a document's task from the dictionary `specific` of the document: either from the key `verigym`, which
+    `tasks` and `Sources.rows` fill, or from the keys that `columns` maps to the reference. In `columns`, the name `gold` stands
+    for the document's first gold.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.
@@ -73,7 +75,7 @@ def metric(
         """Rewards of verigym's environments."""
 
         def compute(self, doc: Any, model_response: Any, **more: Any) -> dict[str, float]:
-            """Return the reward, NaN where there is none, and whether there is none."""
+            """Return the reward as `verigym` (NaN if there is none), and `verigym_unscored`: 1.0 if there is none, else 0.0."""
             if len(model_response.text) != 1:
                 raise UsageError(f"the metric verigym grades one sample of a document, and got {len(model_response.text)}")
             specific = dict(doc.specific or {})
@@ -161,7 +163,7 @@ def tasks(
 
 
 def plain_name(label: str) -> str:
-    """Return `label`, which may be a path, without characters that have a meaning to lighteval or in file names."""
+    """Return `label`, which may be a path, without the characters that are special in lighteval or in file names."""
     return (
         re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(label).stem if label.endswith((".yaml", ".yml")) else label).strip("._")
         or "tasks"

@@ -1,4 +1,4 @@
-"""NeMo Gym: our sources as a resources server, with `/seed_session`, `/verify` and the tools of our environments.
+"""Adapter for NeMo Gym: a resources server with the endpoints `/seed_session`, `/verify` and one for each environment's tools.
 
     # resources_servers/ours/app.py
     from verigym.adapters import nemo_gym
@@ -6,9 +6,9 @@
     if __name__ == "__main__":
         Server.run_webserver()
 
-`write_rows` writes the data set. What a completion without a reward becomes is chosen by `unscored`, without a default: `mask`
-answers `mask_sample: true`, with a reward of 0 for the field's sake, which only a trainer that reads `mask_sample` leaves out;
-`stop`, `retry` and a number are those of `Always`.
+`write_rows` writes the data set. The argument `unscored`, which has no default, says what to answer if a completion has no
+reward. With `mask`, the answer has `mask_sample: true`, and a reward of 0 because the field must hold a number. A trainer that
+does not read `mask_sample` takes this 0 for a reward. For `stop`, `retry` and a number see `scoring.Always`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from verigym.envs.tools.environment import ToolSession
 
 WHAT = "verigym.adapters.nemo_gym"
 MASKED = 0.0
-"""The reward of a masked sample: the field must hold a number, and `mask_sample` says that it is none."""
+"""The number in the reward field of a masked sample. The field must hold a number; `mask_sample` says that it is no reward."""
 RESERVED = ("seed_session", "verify", "aggregate_metrics")
 OVER = "Error: the episode is over."
 LOST = ScoreError(kind="protocol", message="no episode of this session is open: /seed_session comes before /verify")
 MOST_EPISODES = 10_000
-"""Episodes that may be open at a time; one more gives up the oldest, for a rollout that dies never comes to `/verify`."""
+"""Maximum number of open episodes. When one more is opened, the oldest is dropped, because a rollout that has died never calls
+`/verify`."""
 
 
 def server(
@@ -110,7 +111,7 @@ def server(
             return VerigymVerifyResponse(**{**body.model_dump(), **told})
 
         async def aggregate_metrics(self, body):  # type: ignore[no-untyped-def]
-            """Aggregate the samples that are not masked, and count the others."""
+            """Aggregate the metrics of the samples that are not masked, and count the masked samples as `verigym/no_reward`."""
             scored = [one for one in body.verify_responses if not one.get("mask_sample")]
             found = await super().aggregate_metrics(body.model_copy(update={"verify_responses": scored}))
             found.agent_metrics["verigym/no_reward"] = len(body.verify_responses) - len(scored)
@@ -124,7 +125,7 @@ def server(
 
 
 def row_of_gym(sources: Sources, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert `row`, a row of `sources`, to NeMo Gym's format: the task, with its prompt and tools as for the Responses API."""
+    """Return `row`, a row of `sources`, in NeMo Gym's format: the task, and its prompt and tools as for the Responses API."""
     _, prompt = sources.task(row[COLUMN])
     asked: dict[str, Any] = {"input": [{"role": one.role, "content": one.content} for one in prompt.messages]}
     tools: Any = prompt.metadata.get(TOOLS) or ()
@@ -181,7 +182,7 @@ class Endpoints:
         self._open[session] = self._episodes.open((label, prompt), session)
 
     async def call(self, session: str, tool: str, arguments: Any) -> str:
-        """Call `tool` with `arguments` in the episode of `session`; return its answer, or an error text for the model."""
+        """Call `tool` with `arguments` in the episode of `session`; return the tool's answer or an error text for the model."""
         episode = self._open.get(session)
         if episode is None:
             return f"Error: there is no tool {tool[:64]!r} here."

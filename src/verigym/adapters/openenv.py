@@ -1,13 +1,13 @@
-"""OpenEnv: our sources as an environment server, and a typed client of it.
+"""Adapter for OpenEnv: a server that offers our environments, and a typed client of this server.
 
     # serve.py; then: uvicorn serve:app
     from verigym.adapters import openenv
     app = openenv.app("suite.yaml", data_dir="data")
 
-A client names its task at `reset`: `index` and `split`, a whole row (`verigym`), or a `seed`, which picks one. Each `step` is a
-text of the model; the observation holds what it reads next. The last one is `done` and has the reward; where there is none,
-`reward` stays None and `error` says why: leave such an episode out, and do not count it as 0. The other way round,
-`openenv_environment` makes an environment of a server of theirs.
+A client chooses its task at `reset` by `index` and `split`, by the task itself (`verigym`, the column of a row), or by a
+`seed`. Each `step` sends a text of the model; the observation holds the messages that the model reads next. The last
+observation is `done` and has the reward. If grading failed, `reward` is None and `error` says why: leave out such an episode;
+do not count it as 0. For the opposite direction, `openenv_environment` makes a verigym environment of an OpenEnv server.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Types(NamedTuple):
     """The classes of the messages that OpenEnv's client and server exchange: actions, observations and states."""
 
     action: type[Any]
-    """`text`, and `finish_reason` where the model did not end it itself."""
+    """An action has the field `text`, and `finish_reason` if the model did not end the text itself."""
     observation: type[Any]
-    """`messages` that the model reads next, and of the last step `status`, `reason` and `error`."""
+    """An observation has the `messages` that the model reads next; the last one also has `status`, `reason` and `error`."""
     state: type[Any]
     """`source` and `key` of the task."""
 

@@ -1,9 +1,9 @@
-"""OpenEnv's environments as ours: `OpenEnvEnvironment`, whose sessions are clients of a server of theirs.
+"""`OpenEnvEnvironment`: a verigym environment whose episodes are played on an OpenEnv server.
 
     verigym.load("verigym.adapters.openenv_environment:OpenEnvEnvironment", base_url="http://localhost:8000")
 
-A task is what the server says after `reset` with a seed. The reward is the sum of the steps' rewards, and stands in the saved
-episode's outcome, so an episode is graded again without the server.
+A task is the first observation of the server after `reset` with a seed. The reward is the sum of the steps' rewards. These are
+saved in the episode's outcome, so a saved episode can be graded again without the server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from verigym.envs.extras import need
 WHAT = "OpenEnvEnvironment"
 SCHEMA_S = 10.0
 COMMON_FIELDS = ("metadata",)
-"""Fields of every action and observation, which say nothing of the task."""
+"""Fields that every action and observation has; they hold nothing about the task."""
 T = TypeVar("T")
 
 
@@ -39,16 +39,17 @@ class OpenEnvOptions(Options):
     reset: Mapping[str, JsonValue] = {}
     """Arguments of every `reset`, beside `seed`."""
     action_field: str = ""
-    """Field of the action that takes the model's text. By default the only required one; where there are several, the model
-    writes the action as a JSON object."""
+    """Field of the action that takes the model's text. By default the only required field; if several fields are required, the
+    model writes the action as a JSON object."""
     observation_field: str = ""
-    """Field of the observation that the model reads: a text, or chat messages. By default it reads the whole as JSON."""
+    """Field of the observation that the model reads: a text, or chat messages. By default it reads the whole observation as
+    JSON."""
     timeout_s: float = Field(default=20.0, gt=0)
-    """Seconds that the server may take to answer; less than a session may take (`Sessions(timeout_s=30)`)."""
+    """Seconds that the server may take to answer. Keep it below the timeout of a session (30 s by default, see `Sessions`)."""
     floor: float = Field(default=0.0, allow_inf_nan=False)
     """The lowest sum of an episode's rewards."""
     maximum: float = Field(default=1.0, allow_inf_nan=False)
-    """The highest sum of an episode's rewards. A sum outside is a failure of ours."""
+    """The highest sum of an episode's rewards. A sum outside the range is a failure of the environment, not of the model."""
 
     @model_validator(mode="after")
     def _ordered(self) -> OpenEnvOptions:
@@ -93,7 +94,7 @@ class OpenEnvEnvironment(BaseEnvironment[OpenEnvTask, OpenEnvOptions]):
         return _action_fields(self.options)
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Return the task that the server starts for a seed derived by hash from `split`, `seed` and `index`.
+        """Return the task that the server begins when it is reset with a seed hashed from `split`, `seed` and `index`.
 
         Raises:
             EnvironmentFailure: the server does not answer.

@@ -1,7 +1,8 @@
-"""OpenRLHF: the function of `--reward.remote_url FILE.py`, and the endpoint of `--reward.remote_url http://...`.
+"""Adapter for OpenRLHF: a function for `--reward.remote_url FILE.py`, and an endpoint for `--reward.remote_url http://...`.
 
-OpenRLHF cannot leave a completion out, so `unscored` says what it is told where there is no reward. An error of the function or
-the endpoint is logged, and the completion has no reward: the step that it belongs to then fails. Neither imports OpenRLHF.
+OpenRLHF cannot leave a completion out, so the argument `unscored` says what to report if there is no reward. If the function or
+the endpoint raises an error, OpenRLHF logs it, the completion gets no reward, and its training step fails. This module does not
+import OpenRLHF.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ ENDS = (
     "</s>",
     "<\uff5cend\u2581of\u2581sentence\uff5c>",
 )
-"""What ends a turn in common tokenizers: OpenRLHF decodes a query with its special tokens."""
+"""Special tokens that end a turn in common tokenizers. They must be stripped, because OpenRLHF keeps them in the query text."""
 LONGEST_START = 64
-"""Characters before the prompt in a query, for a token that begins the sequence."""
+"""Maximum number of characters before the prompt in a query; they may be special tokens that begin the sequence."""
 
 
 def reward_func(
@@ -56,9 +57,9 @@ def reward_func(
         what: the environment, data set, suite or mixture, as `open_sources` accepts it. For rows of `Sources.rows`, start
             OpenRLHF with `--data.input_key prompt --data.label_key verigym`.
         unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
-        columns: maps a field of the reference to `label`, for data sets whose labels are references and not tasks.
+        columns: maps a field of the reference to `label`; for data sets in which a label holds a reference, not a whole task.
         ends: special tokens that are stripped from the end of a completion.
-        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
@@ -181,7 +182,7 @@ def completion_text(query: str, prompt: str, ends: Sequence[str] = ENDS) -> str:
     """Return the completion that follows `prompt` in `query`, without the special tokens `ends` at its end.
 
     Raises:
-        UsageError: `query` does not begin with `prompt`.
+        UsageError: `query` does not begin with `prompt`, apart from at most `LONGEST_START` characters.
     """
     start = query.find(prompt, 0, len(prompt) + LONGEST_START)
     if start < 0:

@@ -19,9 +19,9 @@ class Peer:
     no_reward: str
     """What happens to a completion without a reward."""
     tried: str = ""
-    """The version that the adapter's tests ran with; empty where it could not be installed."""
+    """Version of the package that the adapter's tests ran with; empty if the package could not be installed."""
     wire: str = ""
-    """What was tested in place of the whole, where that could not be installed, and why."""
+    """Which part was tested, and why, if the whole package could not be installed or run; else empty."""
 
 
 PEERS: Mapping[str, Peer] = {
@@ -103,4 +103,4 @@ PEERS: Mapping[str, Peer] = {
         tried="0.10.0",
     ),
 }
-"""By name, which is that of our module. An adapter is registered here."""
+"""All supported trainers and evaluators, by the name of our adapter module. A new adapter is registered here."""

@@ -1,4 +1,7 @@
-"""`Scorer`: verdicts for another trainer's completions, one at a time, and what to tell a trainer that cannot leave one out."""
+"""`Scorer` grades another trainer's completions one at a time; `Always` adds a policy for missing rewards.
+
+A reward is missing if grading failed through no fault of the model. Trainers that cannot leave a completion out need `Always`.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,10 @@ from verigym.envs.grading.placement import pools
 from verigym.envs.grading.reference_columns import PromptLike, ReferenceColumns
 
 Unscored = Literal["stop", "retry"] | float
-"""What a trainer that cannot leave a completion out is told where it has no reward: nothing, for the run stops (`stop`);
-nothing yet, for it is graded again with growing waits while that may help, and then the run stops (`retry`); or this number."""
+"""What to do if a completion has no reward and the trainer cannot leave it out.
+
+`stop` raises an error, which stops the run. `retry` grades the completion again, with growing waits, if that may help, and then
+raises the error. A number is reported in place of the reward."""
 
 WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0)
 """Seconds before each further try of `retry`."""
@@ -35,12 +40,12 @@ class UnscoredError(RuntimeError):
 
 
 class Scorer:
-    """Scores completions of rows from any of the sources. The worker processes start with the first completion.
+    """Grades completions of the tasks of one or several sources. The worker processes start with the first completion.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.
         columns: maps each field of the reference to the row's column that holds it; for rows without a `verigym` column.
-        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader`, such as `workers`, `timeout_s` and `cache`, and of `open_sources`.
 
     Raises:
@@ -113,7 +118,7 @@ class Scorer:
         """Record `score` in `health`, and return its reward. A score without a reward gives None, never 0.
 
         Raises:
-            UsageError: `stop_after` completions in a row have got no reward.
+            UsageError: `stop_after` consecutive completions have got no reward.
         """
         reward = self.health.reward(score)
         self.health.refuse_silence([])
@@ -137,9 +142,9 @@ class Told:
 
     reward: float
     score: Score
-    """The verdict. It may hold a reward that is withheld, because its judge raises too often."""
+    """The verdict. Its reward may be withheld from the trainer, if the environment's judge raises exceptions too often."""
     stand_in: bool
-    """Whether `reward` is the number that stands in for a reward that is missing or withheld."""
+    """Whether `reward` is only a substitute (the number `unscored`) for a reward that is missing or withheld."""
 
 
 class Always:
@@ -151,7 +156,7 @@ class Always:
             choice has its price.
 
     Raises:
-        UsageError: `unscored` is neither `stop`, `retry` nor a finite number.
+        UsageError: `unscored` is not `stop`, `retry` or a finite number.
     """
 
     def __init__(self, scorer: Scorer, unscored: Unscored) -> None:
@@ -170,7 +175,7 @@ class Always:
         return self.after(self.scorer.score(task, completion), task, completion)
 
     def after(self, score: Score, task: tuple[str, Prompt], completion: CompletionLike) -> Told:
-        """Return the reward to report for a completion, as `reward` does, if its first grading has already returned `score`."""
+        """Do the same as `reward` for a completion that has already been graded once, with the result `score`."""
         for wait_s in self._waits(score, completion):
             time.sleep(wait_s)
             score = self.scorer.score(task, completion)

@@ -1,7 +1,7 @@
-"""SkyRL: an environment of skyrl-gym, and the rows of its data sets.
+"""Adapter for SkyRL: an environment for skyrl-gym, and rows for SkyRL's data sets.
 
-SkyRL demands a reward for each turn, so `unscored` says what it is told where there is none. The verdict is the reward of the
-last turn; the turns before it earn 0.
+SkyRL demands a reward for each turn. The last turn gets the reward of the verdict; the turns before it get 0. The argument
+`unscored` says what to report if the verdict has no reward.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from verigym.envs.contract.schema import Prompt
 from verigym.envs.extras import need
 
 NAME = "verigym"
-"""Under which rows name the environment: `skyrl_gym.register("verigym", "my_module:Environment")`."""
+"""Name of the environment in the rows, to be used in `skyrl_gym.register("verigym", "my_module:Environment")`."""
 
 
 def environment(
@@ -40,7 +40,7 @@ def environment(
         columns: maps each field of the reference to the row's column that holds it; for rows that `rows` has not made.
         max_turns: maximum number of model turns in an episode; by default SkyRL's `generator.max_turns`.
         turn_timeout_s: wall time in seconds that a session may take to answer one turn.
-        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
@@ -63,7 +63,7 @@ def environment(
             self._metrics: dict[str, float] = {}
 
         def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
-            """Begin the episode; the model is told of its tools in the first message."""
+            """Begin the episode; return its messages, with tools described in the system message, and the source's label."""
             self._task = label, task = always.scorer.task(self._row, prompt)
             self._episode = episodes.open(self._task, episodes.next_seed(task))
             return with_tools_told(task, always.scorer.sources.environments[label], prompt), {"source": label}
@@ -85,7 +85,7 @@ def environment(
             return theirs.BaseTextEnvStepOutput(observations=[], reward=told.reward, done=True, metadata=metadata)
 
         def get_metrics(self) -> dict[str, float]:
-            """Return whether the episode went without a reward, and its turns."""
+            """Return `unscored` (1.0 if the reward is only a substitute) and `turns` of the finished episode; else empty."""
             return dict(self._metrics)
 
         def close(self) -> None:

@@ -1,7 +1,7 @@
-"""What another trainer is given to train on: environments by label, and rows that carry their own tasks.
+"""`Sources`: environments by label, and data set rows that carry their own tasks, for use in another trainer.
 
-A row holds its whole task in one column, so that whatever a trainer does with the others, the environment judges the task that
-was asked; a mixture of environments is one data set.
+A row holds its whole task in the column `verigym`. Whatever a trainer does with the other columns, the environment grades the
+task that the model was given. A single data set can mix tasks of several environments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMN = "verigym"
 BATCH = 64
 """Rows within which each source has its share."""
 NO_SPLIT = "(none)"
-"""The training split of a source that is only evaluated: any of its splits may be what is evaluated."""
+"""Stands for the training split of a source that is only evaluated, so that any real split can be the held-out split."""
 NO_TASKS = "an environment that writes no tasks of its own"
 NO_FILES = "an environment, which reads no files"
 
@@ -39,12 +39,12 @@ SourcesLike = Environment | str | Path | Mapping[str, Any]
 
 
 class Sources:
-    """The environments of a mixture, and its tasks as rows for another trainer or evaluator.
+    """The environments of a mixture, and the mixture's tasks as rows for another trainer or evaluator.
 
     Args:
         environments: the environments by label.
-        made: the sources that have tasks of their own, in order; empty if the tasks come from the trainer's rows, which then
-            have the references in columns.
+        made: the sources that have tasks of their own, in order. Empty if the trainer's own rows hold the tasks, with the
+            fields of the references in columns.
         seed: determines the order of the rows.
     """
 
@@ -100,7 +100,7 @@ class Sources:
         """Return the source's label and the prompt in `cell`, the value of a row's column `verigym`: JSON text or a mapping.
 
         Raises:
-            ValueError: `cell` holds no task, its source is not among these, or its task does not fit the environment.
+            ValueError: `cell` holds no task, its source is unknown, or its task does not fit the environment.
         """
         if isinstance(cell, str | bytes):
             try:

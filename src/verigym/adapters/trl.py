@@ -1,8 +1,8 @@
-"""TRL: a reward function for mixtures, and its environments with tools.
+"""Adapter for TRL: a reward function for mixtures, and environments with tools for TRL's `environment_factory`.
 
-TRL leaves a completion whose rewards are all None out of its group's mean and deviation and gives it the advantage 0, so
-nothing stands in for a reward that is missing. It must be the only reward function: a second one that gives a number, such as
-a length penalty, would bring the completion back. Compose environments instead.
+A missing reward is reported as None. If all rewards of a completion are None, TRL leaves the completion out of its group's mean
+and standard deviation and gives it the advantage 0. So use no second reward function: if it gave a number, for example a length
+penalty, TRL would train on the completion again. Compose environments instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from verigym.envs.grading.reward_function import begun, mean_parts, with_tokens
 from verigym.envs.tools.environment import ToolSession
 
 FAILED = "Error: no result."
-"""What the model reads where a tool failed on our side; the episode has no reward, whatever follows."""
+"""The tool result that the model reads if a tool failed on our side. Such an episode gets no reward, whatever follows."""
 NO_COLUMNS = ("trainer_state", "log_extra")
 """What TRL passes beside the data set's columns."""
 
@@ -50,7 +50,7 @@ def reward_function(
         columns: maps each field of the reference to the row's column that holds it; for rows without a `verigym` column. See
             `verigym.reward_function`.
         name: the name under which the trainer logs the function; by default the sources' labels.
-        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        stop_after: raise an error after this many consecutive completions without a reward; None for never.
         turn_timeout_s: wall time in seconds that one tool call may take. TRL's `max_tool_calling_iterations` limits their
             number.
         settings: keyword arguments of `Grader` and of `open_sources`.
@@ -88,14 +88,15 @@ class RewardFunction:
         Args:
             prompts: texts or lists of chat messages.
             completions: texts or lists of chat messages, one for each prompt.
-            completion_ids: the tokens of each, for environments that count tokens.
-            environments: those that TRL has played the completions with, made by `environments`.
-            log_metric: logs a number: the share without a reward, of each source too, and the mean of each part of the scores.
-            columns: of the data set, one value for each prompt.
+            completion_ids: the token ids of each completion, for environments that count tokens.
+            environments: the environment objects with which TRL has played the completions, from the method `environments`.
+            log_metric: called with a name and a number for each metric: the share of completions without a reward, in all and
+                by source, and the mean of each score component.
+            columns: the columns of the data set, with one value for each prompt.
 
         Raises:
-            UsageError: a column is missing, `stop_after` completions in a row have got no reward, or a source has tools and was
-                not played with them.
+            UsageError: a column is missing, `stop_after` consecutive completions have got no reward, or a source has tools and
+                was not played with them.
             ValueError: lists differ in length.
         """
         given = {name: values for name, values in columns.items() if name not in NO_COLUMNS}

@@ -1,12 +1,12 @@
-"""verifiers 0.4 (prime-rl): our sources as a Taskset and the Env that plays it.
+"""Adapter for the library verifiers 0.4 (used by prime-rl): a Taskset with our tasks, and an Env that plays them.
 
     # my_tasks.py, a module that can be imported; then: vf-eval my_tasks ...
     from verigym.adapters import verifiers
     MyTaskset, MyEnv = verifiers.plugin("suite.yaml", data_dir="data")
     __all__ = ["MyTaskset", "MyEnv"]
 
-A completion without a reward raises in scoring: its trace is not `ok`, and prime-rl counts it and trains on the others. The
-other way round, `verifiers_environment` makes an environment of a taskset of theirs.
+If a completion has no reward, scoring raises an error: the trace is then not `ok`, and prime-rl counts it and trains on the
+other traces. For the opposite direction, `verifiers_environment` makes a verigym environment of a taskset of verifiers.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ EPISODE = "verigym_episode"
 VERDICT = "verigym"
 """Name of the reward, and in a trace's `info` of the verdict."""
 SCORER_SETTINGS = (*GRADER_SETTINGS, "stop_after")
-"""Settings of a `Scorer` that is given its sources; others are options of an environment."""
+"""Names of the settings that go to `Scorer` when it is given open sources; all other settings are environment options."""
 STOPS: Mapping[str, FinishReason] = {"max_turns": "turns", "max_output_tokens": "length"}
-"""Limits of verifiers, as reasons of an episode's end; each other one is a full context."""
+"""Maps the limits of verifiers to our finish reasons; every other limit means that the context is full."""
 
 
 class NoReward(RuntimeError):
@@ -92,7 +92,7 @@ def plugin(
         agent: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})  # type: ignore[name-defined]
 
     class VerigymEnv(vf.Env[VerigymEnvConfig]):  # type: ignore[misc, name-defined]
-        """Asks once, or plays an episode against a session in our workers."""
+        """Runs one task: asks the model once, or plays an episode with a session in verigym's worker processes."""
 
         async def run(self, task: Any, agents: Any) -> None:
             label, prompt = ours.scorer.task({COLUMN: task.data.verigym})

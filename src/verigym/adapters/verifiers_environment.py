@@ -1,8 +1,9 @@
-"""verifiers' tasks as an environment of ours: `VerifiersEnvironment`, whose judge runs a task's rewards in our workers.
+"""`VerifiersEnvironment`: a verigym environment with the tasks and reward functions of a taskset of the library verifiers.
 
     verigym.load("verigym.adapters.verifiers_environment:VerifiersEnvironment", taskset="gsm8k-v1")
 
-Its prompts carry their tasks as JSON, so they are trained on, saved and graded again like any others.
+The reward functions run in verigym's worker processes. Each prompt carries its task as JSON, so prompts can be trained on,
+saved and graded again as in any other environment.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class VerifiersOptions(Options):
     floor: float = Field(default=0.0, allow_inf_nan=False)
     """The lowest sum of the weighted rewards."""
     maximum: float = Field(default=1.0, allow_inf_nan=False)
-    """The highest sum of the weighted rewards. verifiers does not know it; a sum outside is a failure of ours."""
+    """The highest sum of the weighted rewards. verifiers does not declare it. A sum outside the range is a failure of the
+    environment, not of the model."""
 
     @model_validator(mode="after")
     def _ordered(self) -> VerifiersOptions:

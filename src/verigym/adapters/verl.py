@@ -1,7 +1,7 @@
-"""verl: a reward for its reward managers, an agent loop for environments with tools or turns, and the rows of its data sets.
+"""Adapter for verl: a scoring function for reward managers, an agent loop for tools and turns, and rows for verl's data sets.
 
-verl cannot leave a completion out: where one of a batch has no score, none of the batch has. So `unscored` says what it is told
-in place of a reward that is missing.
+verl cannot leave a completion out: if one completion of a batch has no score, verl drops the scores of the whole batch. So the
+argument `unscored` says what to report if a reward is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from verigym.envs.contract.session import TOOLS, opens_sessions
 from verigym.envs.extras import need
 
 AGENT = "verigym"
-"""Under which `actor_rollout_ref.rollout.agent.agent_loop_config_path` names our agent loop."""
+"""Name of our agent loop in the rows and in verl's file `actor_rollout_ref.rollout.agent.agent_loop_config_path`."""
 
 ComputeScore = Callable[..., Coroutine[Any, Any, dict[str, float]]]
 
@@ -43,8 +43,8 @@ def compute_score(
         unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
         columns: maps each field of the reference to the field of the row that holds it, for rows that `rows` has not made:
             `ground_truth`, `data_source`, or a field of `extra_info`.
-        question: field of `extra_info` that holds the prompt of such rows.
-        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        question: field of `extra_info` that holds the prompt, for rows that `rows` has not made.
+        stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
@@ -112,7 +112,7 @@ def agent_loop(
         unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
         max_turns: maximum number of model turns in an episode.
         turn_timeout_s: wall time in seconds that a session may take to answer one turn.
-        stop_after: raise an error after this many completions in a row without a reward; None for never.
+        stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
@@ -126,7 +126,7 @@ def agent_loop(
         """Episodes of verigym's environments."""
 
         async def run(self, sampling_params: dict[str, Any], priority: int = 0, **row: Any) -> Any:
-            """Play one episode; `row` has verl's fields of the data set's row."""
+            """Play one episode and return its tokens and reward; `row` holds the columns of verl's data set row."""
             messages = [dict(message) for message in row["raw_prompt"]]
             task = always.scorer.task(row.get("extra_info") or {}, messages)
             exact = getattr(self.rollout_config, "full_determinism", False)

@@ -1,5 +1,6 @@
-"""`verigym bench`: compares graders on labelled answers. Grading needs nothing of it.
+"""`verigym bench`: compares graders on labelled answers. Only this command uses the package.
 
-`cases` reads labelled pairs, `graders` are ours and any callable, `isolated` runs Math-Verify or a callable in a confined
-process (`isolated_worker`), `verdicts` holds and counts what each says, `job` runs them and `report` prints the table.
+`cases` reads pairs of gold and answer with a label. `graders` has verigym's own grader and a grader that calls any function.
+`isolated` runs Math-Verify or a callable in a confined process, which runs the program `isolated_worker`. `verdicts` holds and
+counts the verdicts of each grader, `job` runs the graders, and `report` prints the tables.
 """

@@ -1,4 +1,4 @@
-r"""Cases from the rows of a labelled file: gold, answer, the completion that graders read, and the expected verdict."""
+r"""Makes benchmark cases from the rows of a labelled file: gold, answer, completion to grade, and expected verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_LEVEL_COLUMN, DEFAULT_POLICY_COLUMN = "level", "policy"
 class CaseColumns(BaseModel):
     """Names of the input columns that hold the parts of a case, such as its gold and its answer.
 
-    A dotted name that is no column itself is a path into nested values.
+    If there is no column of a dotted name such as `a.b`, the name is read as a path into nested values.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,17 +31,17 @@ class CaseColumns(BaseModel):
     answer: str = "pred"
     label: str = "expected"
     level: str | None = None
-    """Column that says how the answer is written; by default `level`, where there is one."""
+    """Column that says how the answer is written (one of `LEVELS`); by default the column `level`, if the input has it."""
     policy: str | None = None
-    """Column that marks matters of taste; by default `policy`, where there is one."""
+    """Column that marks cases whose label is a matter of taste; by default the column `policy`, if the input has it."""
     prompt: str | None = None
-    """Column of the question; without one every case asks the same."""
+    """Column that holds the question; None if the input has none, and the question is then empty."""
     all_level: Level | None = None
     """Every answer is written like this; no column is read."""
     all_label: bool | None = None
     """Every answer is right, or wrong; no column is read."""
     gold_extract: Extraction | None = None
-    """How the gold is found in its column; None to take it as it is."""
+    """How the gold is extracted from the text in its column; None to take the whole text as the gold."""
 
     def settled(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str) -> CaseColumns:
         """Return these columns with the default ones filled in, after checking them against the first rows.
@@ -79,7 +79,7 @@ class Case:
     answer: str
     """As it stands in the file; what a callable gets."""
     completion: str
-    """With the box that the level asks for; what graders of completions get."""
+    """Text for graders that read completions: at level `answer`, the answer in a box; else as it stands in the file."""
     expected: bool
     level: Level
     policy: bool

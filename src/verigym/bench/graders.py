@@ -46,7 +46,7 @@ class Ours:
                 environment.score(prompt, str(environment.gold(prompt)))
 
     def grade(self, case: Case) -> Verdict:
-        """Return the verdict on the case's completion. At level `completion_unboxed`, the last answer in the text counts."""
+        """Return the verdict on the completion of `case`. At level `completion_unboxed`, the last answer in the text counts."""
         environment = self._last if case.level == "completion_unboxed" else self._boxed
         start = time.perf_counter()
         try:
@@ -61,7 +61,10 @@ class Ours:
 
 
 class InProcess:
-    """Grader of a benchmark that calls `(gold, answer) -> bool` in this process's main thread, with the texts of the row."""
+    """Grader of a benchmark that calls a function `(gold, answer) -> bool` in the main thread of this process.
+
+    The function gets gold and answer as they stand in the file.
+    """
 
     def __init__(self, target: str) -> None:
         self.name = target

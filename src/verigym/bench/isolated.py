@@ -1,4 +1,4 @@
-"""A grader in a process of its own, with limits: killed and restarted when it takes too long or crashes."""
+"""Runs a grader in a separate process with limits. A process that takes too long is killed; a lost process is started anew."""
 
 from __future__ import annotations
 

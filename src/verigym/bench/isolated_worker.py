@@ -1,9 +1,9 @@
-r"""Process of another grader: `python -m verigym.bench.isolated_worker TARGET MEMORY_MB`, started by `isolated.py`.
+r"""Program of the process that runs another grader: `python -m verigym.bench.isolated_worker TARGET MEMORY_MB`.
 
-TARGET is `math-verify`, which hands the model's text to `parse_expr`, or `module:function`. A frame, both ways, is a length
-of four bytes and JSON. First comes `{"ready": version}` or `{"failed": why}`; then for each `{"number": n, "golds": [...],
-"answer": text, "completion": text}` a `{"number": n, "kind": ..., "reason": ..., "seconds": ...}`. The parent kills this
-process when it takes too long.
+`isolated.py` starts this process, and kills it when it takes too long. TARGET is `module:function`, or `math-verify`, which
+hands the model's text to `parse_expr`. In both directions, a frame is a length of four bytes followed by JSON. The process
+first sends `{"ready": version}` or `{"failed": why}`. It then answers each request `{"number": n, "golds": [...], "answer":
+text, "completion": text}` with `{"number": n, "kind": ..., "reason": ..., "seconds": ...}`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,14 @@ def judged(judge: Judge, request: object) -> dict[str, object]:
 
 
 def serve(target: str, memory_mb: int, requests: int, replies: int) -> None:
-    """Load the grader `target` and answer requests from fd `requests` on fd `replies` until the parent process has gone."""
+    """Load the grader `target`, and answer requests until the parent process closes the stream.
+
+    Args:
+        target: `math-verify` or `module:function`.
+        memory_mb: limit on the address space of this process.
+        requests: file descriptor from which requests are read.
+        replies: file descriptor to which replies are written.
+    """
     # Before anything of others is imported: a process with threads cannot leave its network.
     confine(network=False, die_with_parent=True)
     try:

@@ -25,7 +25,7 @@ from verigym.grade.reading.records import STDIN, BadRow, InputRow, Source, place
 
 SAMPLE_ROWS = 32
 KEPT = 50
-"""So many disagreements and bad rows are kept for the screen; the file of disagreements has them all."""
+"""Maximum number of disagreements, and of bad rows, that are kept to be printed. The file of disagreements has no limit."""
 
 
 class BenchJob(BaseModel):
@@ -59,7 +59,7 @@ class Disagreement:
     verdicts: Mapping[str, Verdict]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the disagreement as one line of the file of disagreements."""
+        """Return the disagreement as a dictionary for one JSON line of the file of disagreements."""
         case = self.case
         return {
             "row": case.row,

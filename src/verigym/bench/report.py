@@ -1,4 +1,4 @@
-"""Prints the table and the disagreements, and returns the same as JSON."""
+"""Prints the result tables and the first disagreements of a benchmark, and makes the JSON report."""
 
 from __future__ import annotations
 

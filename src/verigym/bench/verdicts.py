@@ -98,5 +98,8 @@ class Tally:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the smallest of the sorted values `ordered` that is not below a fraction `share` of them; None if empty."""
+    """Return the percentile at `share` (0 to 1) of the sorted values `ordered`; None if there are no values.
+
+    This is the smallest of the values that is at least as large as a fraction `share` of all values.
+    """
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None

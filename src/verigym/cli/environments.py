@@ -154,9 +154,10 @@ def check(
 ) -> Result:
     """Check that an environment keeps the contract: gold, empty, echo, garbage and hacks must score as it declares.
 
-    Episodes of interactive environments are played, replayed, interleaved and driven by hostile turns.
+    These are completions: the gold answer, an empty text, an echo of the prompt, nonsense, and reward hacks. Episodes of
+    interactive environments are played, replayed, interleaved and driven by hostile turns.
 
-    Judging runs in separate processes with limits. If it hangs, crashes or takes too much memory, this is a FAIL row.
+    Judging runs in separate processes with limits. If it hangs, crashes or takes too much memory, the table has a FAIL row.
     """
     from verigym.cli.common.values import pairs
     from verigym.envs.conformance import check_env

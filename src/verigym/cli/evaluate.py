@@ -1,4 +1,7 @@
-"""`verigym eval`: k samples for each held-out prompt, by one model or several. torch is imported when it runs."""
+"""`verigym eval`: samples k completions of each held-out prompt from one or several models, and grades them.
+
+torch is imported only when the command runs.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ def evaluate(
 
     When it resumes, samples without a verdict (the grader failed) are graded again; all other texts and verdicts are kept.
 
-    Exit code: 0 done, 2 a mistake in the call, 3 a source of which nothing could be scored, 130 or 143 stopped.
+    Exit code: 0 done, 2 a mistake in the call, 3 a source has no sample that could be scored, 130 or 143 stopped.
     """
     from verigym.cli.common.values import validated
     from verigym.envs import UsageError

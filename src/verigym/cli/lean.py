@@ -1,4 +1,4 @@
-"""`verigym lean`: shows which Lean is found and what is missing, and tests it on the library's own catalogue."""
+"""`verigym lean`: shows which Lean is found and what is missing, and tests Lean on verigym's catalogue of submissions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _options(given: list[str] | None) -> Any:
 @app.command()
 @json_output
 def doctor(option: Option = None, as_json: Json = False) -> Result:
-    """Show which Lean, libraries and isolation proofs would be judged with, and what to do about missing parts."""
+    """Show which Lean, libraries and isolation are used to judge proofs, and what to do about missing parts."""
     from rich.table import Table
     from rich.text import Text
 
@@ -90,7 +90,7 @@ def self_test(
     controls: Annotated[bool, typer.Option("--controls", help="Only the few that also run before a first verdict.")] = False,
     as_json: Json = False,
 ) -> Result:
-    """Check this Lean by judging the library's own good and bad submissions. Exit code 1 where a verdict is not as expected."""
+    """Check the installed Lean by judging verigym's own good and bad submissions. Exit code 1: an unexpected verdict."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,7 @@
-"""Commands that train reward models: one stage each, from a file of its fields. torch is imported when they run."""
+"""Commands that train reward models. Each runs one stage, configured by a file with the fields of the stage.
+
+torch is imported only when a command runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verigym sandbox`: shows and attacks this machine's isolation, and runs or tests one file."""
+"""`verigym sandbox`: shows this machine's isolation, tests it with attacks, and runs or tests one untrusted program."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def self_check(
     allow_unsafe: AllowUnsafe = False,
     as_json: Json = False,
 ) -> Result:
-    """Check the back end by running the library's own attacks in it, and honest but unusual programs, which must work."""
+    """Check a sandbox back end: verigym's own attacks must fail in it, and honest but unusual programs must work."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""`verigym scale`: how many servers and graders a larger run needs, by a model calibrated with a small one."""
+"""`verigym scale`: predicts how many servers and graders a larger run needs, by a simulation calibrated on small runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def scale(
     ] = None,
     as_json: Json = False,
 ) -> Result:
-    """Predict how long a larger run's steps take, by simulating servers, graders and updates as timed in small runs."""
+    """Predict the step times of a larger run, by simulating servers, graders and updates with costs measured in small runs."""
     from verigym.envs.extras import need
 
     need("simpy", "verigym scale")

@@ -39,7 +39,7 @@ def serve(
 ) -> int:
     """Serve verdicts and episodes over HTTP until SIGTERM or Ctrl-C; what was accepted before the signal is still answered.
 
-    Exit code: 0 all accepted items were graded, 1 some were not in time, 2 a mistake in the call.
+    Exit code: 0 all accepted items were graded, 1 some were not graded in time, 2 a mistake in the call.
     """
     from verigym.cli.common.values import pairs, validated
     from verigym.datasets_cfg.yamlfile import checked, read_document

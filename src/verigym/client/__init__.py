@@ -1,8 +1,8 @@
 """A typed client of `verigym serve`, for programs with and without an event loop.
 
-`Client` and `AsyncClient` have the same methods. What may be sent again is: every item has an idempotency key and every turn a
-number, so an answer that was lost on the way is fetched, and nothing is graded or played twice. `wire` makes requests and reads
-answers, `retrying` says what is tried again and when.
+`Client` and `AsyncClient` have the same methods. Failed requests are sent again where this is safe: every item has an
+idempotency key and every turn a number, so a lost answer is fetched again, and nothing is graded or played twice. `wire` makes
+requests and reads answers; `retrying` decides which requests are tried again, and when.
 """
 
 from verigym.envs.extras import need

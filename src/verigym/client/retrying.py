@@ -72,7 +72,7 @@ class Tries:
         """Count `failure` and return the pause in seconds before the next try.
 
         Args:
-            failure: a connection error, or an answer whose status is in `PASSING`.
+            failure: a connection error, or an answer with a status in `PASSING`, the HTTP errors that may pass.
 
         Raises:
             UsageError: the request can never be sent.

@@ -1,4 +1,4 @@
-"""Requests as the client sends them, and answers as it reads them; shared by both clients."""
+"""Makes the requests that a client sends, and parses the answers; shared by `Client` and `AsyncClient`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from verigym.serve.tokens import VARIABLE
 M = TypeVar("M", bound=BaseModel)
 CONNECT_S = 10.0
 PART_BYTES = 8 * 2**20
-"""Encoded items of one part of a batch: a quarter of what a service takes by default."""
+"""Maximum size in bytes of the encoded items in one request of a batch: a quarter of the service's default limit."""
 NDJSON_HEADERS = {"Content-Type": NDJSON}
 
 
@@ -68,7 +68,7 @@ def checked_key(given: str | None) -> str:
 
 
 def headers_with(idempotency_key: str | None) -> dict[str, str]:
-    """Return the headers of a JSON request, with `idempotency_key` unless it is None."""
+    """Return the headers of a JSON request, with `idempotency_key` if it is not None."""
     return {"Content-Type": JSON} | ({} if idempotency_key is None else {"Idempotency-Key": idempotency_key})
 
 
@@ -165,7 +165,7 @@ def _made(model: type[M], **fields: Any) -> M:
 
 
 class BatchRun:
-    """One request of a batch: it holds the items that have no answer yet, which are sent again until each has one.
+    """One request of a batch. It holds the items that have no answer yet; they are sent again until each has an answer.
 
     An item's answer is taken only once.
 

@@ -1,8 +1,8 @@
-"""Grading on several machines: a Grader whose workers are those of a cluster's nodes.
+"""Grading on several machines: a `Grader` that uses the worker processes on the nodes of a cluster.
 
-- `engine`: the driver's side: which node gets which items, what happens when nodes come and go
-- `nodes`: what the engine asks of a cluster, and the host that grades on a node; neither knows what carries the calls
-- `ray_cluster`: the same on Ray, the only module that imports it
+- `engine`: the part on the driver, which decides which node gets which items, and what happens when nodes join or leave
+- `nodes`: the interface of a cluster, and `NodeHost`, which grades on a node; both are independent of Ray
+- `ray_cluster`: the implementation of this interface on Ray, and the only module that imports Ray
 
-Nothing here is imported by `envs` or `trainer`: `Grader(cluster="ray")` finds it by name.
+The packages `envs` and `trainer` do not import this package: `Grader(cluster="ray")` loads it by name.
 """

@@ -1,8 +1,8 @@
-"""`ClusterEngine`: the Grader's engine where the workers are those of a cluster's nodes.
+"""`ClusterEngine`: the engine of a `Grader` with worker processes on the nodes of a cluster.
 
-The queue, shared results, the cache and the counters are on the driver, as without a cluster. Each node has a thread here that
-hands it tasks, a bounded number at a time, and takes verdicts back. A verdict counts once, by its task's number: what a
-node had not answered when it was lost is queued again, and a late answer is to a number that nobody knows any more.
+The queue, shared results, the cache and the counters are on the driver, as without a cluster. The driver has one thread per
+node. It hands the node a bounded number of tasks at a time and takes verdicts back. When a node is lost, its unanswered tasks
+are queued again under new numbers. A late answer has an old number and is ignored, so each verdict counts once.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ IN_FLIGHT = 512
 BATCH = 256
 """Tasks that are handed over at once."""
 WAIT_S = 0.1
-"""How long a node may keep an answer back while it has nothing new."""
+"""Maximum time in seconds that a node waits for new results before it answers an exchange."""
 LOOK_S = 0.5
 """Time between two looks at which nodes there are."""
 NO_NODE_S = 60.0
-"""How long an environment may be without a node that may grade it before its items are refused."""
+"""Default time in seconds that no node may suit an environment before the environment's items are refused."""
 AGAIN_S = 5.0
-"""After which time a host is started anew on a node that is there still, though its host was lost."""
+"""Seconds after which a new host (the process that grades on a node) is started on a node that is alive but lost its host."""
 AFTER_LOSSES = (64, 8, 1)
-"""Size of the groups in which jobs are tried again that were lost with one node, with two nodes, with three nodes."""
+"""How many jobs are tried again together after they were lost with one, two or three nodes, in order to isolate a job that
+kills nodes."""
 MOST_LOSSES = len(AFTER_LOSSES) + 1
-"""A job that was lost with so many nodes, the last time alone, is given up: it is the cause."""
+"""A job that was lost with this many nodes is given up. The last time it was the only job on its node, so it is the cause."""
 
 
 @dataclass
@@ -59,14 +60,15 @@ class NodeState:
     held: dict[int, Job] = field(default_factory=dict)
     """Jobs without an answer yet, by their task's number."""
     suspicious: bool = False
-    """Whether the held jobs are suspects: the node then gets no ordinary jobs."""
+    """Whether the held jobs are suspects, that is, jobs that were lost with an earlier node. A node gets no ordinary jobs
+    beside suspects."""
     graded: int = 0
     busy_s: float = 0.0
     """Seconds that earlier hosts on it graded."""
     since: float = field(default_factory=time.monotonic)
     ended: float | None = None
     lost: bool = False
-    """Whether its host was lost, which may have been the host's end alone and not the node's."""
+    """Whether the node's host (the process that grades) was lost. The node itself may still be alive."""
     why: str = ""
     """Why it is not used any more; empty while it is."""
 
@@ -97,7 +99,7 @@ class ClusterEngine(Engine):
         limits: limits on one item and on a worker's start; they apply on the nodes.
         concurrency: maximum number of items graded at a time in the whole cluster, by environment.
         cache: score cache, kept on the driver.
-        no_node_s: seconds that no node may suit an environment before the environment's items are refused.
+        no_node_s: seconds without a suitable node for an environment after which the environment's items are refused.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class ClusterEngine(Engine):
 
     @property
     def look_ahead(self) -> int:
-        """How many items should be queued so that all nodes are kept busy."""
+        """Number of items that should be queued to keep all nodes busy."""
         return max(2, len(self._states)) * 2 * IN_FLIGHT
 
     def figures(self) -> list[NodeFigures]:

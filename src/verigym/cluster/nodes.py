@@ -1,6 +1,6 @@
-"""What the engine asks of a cluster, and `NodeHost`, which grades on a node with today's Grader.
+"""`Cluster` and `Node`: the interface through which the engine uses a cluster. `NodeHost`: grades on a node with a `Grader`.
 
-The kill rule and the blame rule stay on the node: a hanging or crashing item ends a worker there and nothing else.
+A hanging or crashing item is handled on its node: it ends one worker process there and nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NodeInfo:
     name: str
     """For people: its host name, or its address."""
     resources: frozenset[str]
-    """What it offers beyond cores, such as `sandbox`, `lean`, `gpu`."""
+    """Resources that the node offers beside CPU cores, such as `sandbox`, `lean`, `gpu`."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,18 @@ class Reply:
 
 
 class NodeLost(Exception):
-    """Raised when a node or its host is gone; its unanswered tasks are lost."""
+    """Raised when a node, or the host process on it, is gone. The tasks without an answer are lost."""
 
 
 class NeverHosts(Exception):
-    """Raised when no worker for grading can ever be started on a node, unless the environments or the installation change."""
+    """Raised when a node can never start a worker, because the environments or the installation on the node do not allow it."""
 
 
 class Node(Protocol):
-    """The driver's handle of the host on one node. Only one thread may use it, but any thread may call `close`."""
+    """The driver's connection to the host on one node, which is the process that grades there.
+
+    Only one thread may use it, but any thread may call `close`.
+    """
 
     def exchange(self, tasks: Sequence[Task], wait_s: float) -> Reply:
         """Send `tasks` and return the finished results. If there are none, wait up to `wait_s` seconds for some.
@@ -80,7 +83,7 @@ class Cluster(Protocol):
         """Return the nodes that are alive, by id. The id of one node is never used for another."""
 
     def open(self, node: str) -> Node:
-        """Start a host on `node`, wait until it is ready, and return its handle.
+        """Start a host, the process that grades, on `node`; wait until it is ready, and return the connection to it.
 
         Raises:
             NodeLost: the node is gone, or has no room for a host.
@@ -116,8 +119,8 @@ class NodeHost:
     def exchange(self, tasks: Sequence[Task], wait_s: float) -> Reply:
         """Accept `tasks` and return the finished results; see `Node.exchange`.
 
-        The call lasts `wait_s` seconds, unless the workers are about to run out of tasks: one exchange can cost more than many
-        verdicts, so there should be few.
+        The call lasts `wait_s` seconds, or less if the workers are about to run out of tasks. It waits because one exchange can
+        cost more than many verdicts, so exchanges should be few.
         """
         for task in tasks:
             self._begin(task)

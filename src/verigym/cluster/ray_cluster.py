@@ -1,6 +1,7 @@
-"""The nodes of a Ray cluster. An actor a node hosts the Grader with its worker processes; Ray carries tasks and verdicts.
+"""The nodes of a Ray cluster. On each node, one Ray actor runs a `Grader` with worker processes.
 
-Ray retries nothing here: an actor that is gone is a node that is lost, and the engine decides what becomes of its items.
+Ray only transports tasks and verdicts, and retries nothing. If an actor is gone, its node counts as lost, and the engine
+decides what happens to the node's items.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from verigym.envs.grading.judging import resources_of
 from verigym.envs.grading.workers import Limits
 
 START_S = 120.0
-"""How long a host may take to be ready: its process, its imports, its workers."""
+"""Time limit in seconds for starting a host (the actor on a node): its process, its imports and its workers."""
 ANSWER_S = 60.0
-"""How long an exchange may take. It waits for no item, so a node that is later is taken for lost."""
+"""Time limit in seconds for one exchange of tasks and results. An exchange does not wait for slow items, so a node that takes
+longer counts as lost."""
 KEPT_PROMPTS = 4096
-"""Prompts that are kept packed here, and unpacked on each node."""
+"""Maximum number of recent prompts that are cached: in packed form on the driver, and unpacked on each node."""
 PackedTask = tuple[int, bytes, list[tuple[str, Completion | None]], bool]
-"""Number, prompt, completions, and whether they are judged together."""
+"""A `Task` in the form that Ray sends: number, packed prompt, completions, and whether these are judged together."""
 OURS = ("sandbox", "lean")
-"""Resources by which nodes are told apart, beside Ray's own GPU: `ray start --resources '{"sandbox": 1}'`."""
+"""Ray resources that say what a node can grade, beside Ray's own GPU. Example: `ray start --resources '{"sandbox": 1}'`."""
 
 
 def open_engine(
@@ -114,7 +116,7 @@ class RayCluster:
         return found
 
     def open(self, node: str) -> RayNode:
-        """Start the host on `node` and return its handle; see `Cluster.open`."""
+        """Start the host, a Ray actor, on `node` and return the connection to it; see `Cluster.open`."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -193,7 +195,7 @@ def _completion(text: str, whole: Completion | None) -> Completion:
 
 
 class RayNode:
-    """The handle of an actor that hosts a Grader; implements `Node`."""
+    """The driver's connection to the Ray actor that runs a `Grader` on a node; implements `Node`."""
 
     def __init__(self, actor: Any, packed: Callable[[Prompt], bytes]) -> None:
         self._actor, self._packed = actor, packed

@@ -1,7 +1,7 @@
-"""`verigym grade --diff`: two gradings of the same completions, compared.
+"""`verigym grade --diff`: compares two gradings of the same completions.
 
 Both files hold their lines in the order of the input, so they are read side by side in constant memory. Lines match by row,
-sample and completion; prompts may differ, since a corrected gold is a reason to grade again.
+sample and completion. Prompts and golds may differ, because people grade again after correcting a gold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WANTED = (
     "their scores, give --env (or --data) and --out too"
 )
 KEPT = 50
-"""Most changes kept for the screen; the file of changes has all."""
+"""Maximum number of changes that are kept to be printed; the file of changes has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class Comparison:
     first_alone: str = ""
     """The first completion that one file lacks, for people."""
     other_prompts: int = 0
-    """Completions whose prompt, or its reference, is not the same in both."""
+    """Number of completions with different prompts or references in the two files."""
     new_graders: Counter[str] = field(default_factory=Counter)
     old_graders: Counter[str] = field(default_factory=Counter)
     labelled: int = 0
-    """Completions that have a label in the new file, and a verdict in both."""
+    """Number of completions that have a label in the new file, and a verdict in both files."""
     new_agrees: int = 0
     """Those on which the new verdict says what the label says."""
     old_agrees: int = 0

@@ -20,7 +20,12 @@ def show(found: Comparison, changes: Path | None) -> None:
 
 
 def lines(found: Comparison, changes: Path | None = None) -> list[str]:
-    """Return the comparison `found` as lines of text; `changes` is named as the file that lists all changes."""
+    """Return the comparison `found` as lines of text.
+
+    Args:
+        found: the comparison.
+        changes: the file that lists all changes, to be mentioned in the text; None if there is none.
+    """
     agreed = found.both - sum(count for (old, new), count in found.verdicts.items() if old != new)
     shown = [
         f"old {found.old}: {_graders(found.old_graders)}",

@@ -1,4 +1,4 @@
-"""Hints about suspicious figures of a graded file: texts to look at, and arguments that may help."""
+"""Hints about suspicious results of a grading: example texts, and arguments of the command that may help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verigym.grade.trials import Trial, best, try_options
 SHOWN = 3
 TEXT_END = 80
 FEW_UNREAD = 3
-"""With fewer scored completions, most without an answer is no wonder."""
+"""Minimum number of scored completions for a hint that in most completions no answer was found."""
 FEW_EQUAL = 8
 """With fewer scored completions, equal rewards are no wonder."""
 
@@ -49,7 +49,7 @@ def hints(
     gold_extract: Extraction | None = None,
     workers: int | None = None,
 ) -> list[Hint]:
-    """Return hints about suspicious results in `summary`. Where there are such results, sampled texts and golds are examined.
+    """Return hints about suspicious results in `summary`; to find their causes, sampled texts and golds are examined.
 
     Args:
         summary: the summary of all completions.

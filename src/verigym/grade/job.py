@@ -1,4 +1,4 @@
-"""`run`: one run of `verigym grade`, which reads, grades, appends and summarises."""
+"""`run`: one run of `verigym grade`, which reads and grades completions, writes the scores, and summarises them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class GradeJob(BaseModel):
     options: Mapping[str, Any] = {}
     columns: Columns = Columns()
     data: DataJob | None = None
-    """The data set that the samples name tasks of; None where prompt and reference stand in the rows."""
+    """The data set of the tasks that the rows refer to by id; None if the rows themselves hold prompt and reference."""
     ks: tuple[int, ...] = ()
     workers: int | None = None
     cluster: str | None = None
@@ -74,7 +74,7 @@ class Outcome:
     bad_path: Path
     summary_path: Path
     agreement: Agreement | None
-    """With the labels of the input, where a column of them is named."""
+    """How the verdicts agree with the labels of the input; None if no column of labels was named."""
     disagreements_path: Path
     already_done: int
     """Completions that keep the verdict of an earlier run."""
@@ -84,13 +84,13 @@ class Outcome:
     columns: Columns
     """The columns, with defaults filled in."""
     chosen_options: Mapping[str, Any]
-    """Options that were not given, chosen by the form of the samples."""
+    """Environment options that the user did not give and that were chosen to fit the form of the samples."""
     other_versions: str
-    """How the versions that made earlier lines differ from the present ones."""
+    """How the package versions that made earlier lines differ from the present versions; empty if they do not differ."""
     joined: Joined | None
     hints: tuple[Hint, ...]
     nodes: tuple[Any, ...] = ()
-    """With a cluster, each node's part (`cluster.engine.NodeFigures`)."""
+    """What each node of the cluster graded (`cluster.engine.NodeFigures`); empty without a cluster."""
 
 
 @dataclass(frozen=True, slots=True)

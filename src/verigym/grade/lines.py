@@ -1,4 +1,4 @@
-"""Lines of a plain or gzip stream, each within a size limit, with errors that name file and line."""
+"""Reads lines of a plain or gzip file, with a size limit per line, and with errors that name file and line."""
 
 from __future__ import annotations
 

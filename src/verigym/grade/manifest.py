@@ -1,4 +1,4 @@
-"""Record beside a score file: what its lines depend on, the versions that made them, and differences between records."""
+"""Contents of the record beside a score file: the settings and versions that its lines depend on. Also compares two records."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The output file of `verigym grade`: it survives a kill at any byte, and is continued only with the same settings.
 
-Lines are appended whole and in order, so after a kill the file is a prefix of the final one plus perhaps a partial
-line. A sidecar, `OUT.meta.json`, says what the lines were made with; while the input is read again, each line is
-compared with it. The sidecar's `runs` name the command and the versions, from their first line on. Lines without a verdict
-are graded again and replaced (`retries`).
+Lines are appended whole and in order, so after a kill the file is a prefix of the final file, plus perhaps a partial line. The
+file `OUT.meta.json` beside it, the sidecar, records the settings. Its list `runs` has the command and the versions of each run,
+with the first line that the run wrote. When a run is resumed, the input is read again, and each line of the output is compared
+with its item of the input. Lines without a verdict are graded again and replaced (see `retries`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def default_out(source: str) -> Path:
 
 
 def check_name(path: Path, flag: str) -> None:
-    """Check that the suffix of `path` names no other format than JSON Lines, because nothing else is written.
+    """Check that the suffix of `path` does not belong to a format other than JSON Lines, the only one that is written.
 
     Raises:
         UsageError: the suffix belongs to another format; the message names the option `flag`.
@@ -98,7 +98,7 @@ class OutFile:
         self.retried = 0
         """Lines of earlier runs that this one has replaced."""
         self.other_versions = ""
-        """How the versions that made the earlier lines differ from the present ones."""
+        """How the package versions that made earlier lines differ from the present versions; empty if they do not differ."""
         self._settings = settings
         self._run: Mapping[str, Any] | None = run
         self._runs: list[dict[str, Any]] = []
@@ -132,7 +132,9 @@ class OutFile:
         self._stream.close()
 
     def earlier(self, identity: Mapping[str, Any]) -> EarlierLine | None:
-        """Return the next line that an earlier run wrote, which must be that of the item `identity`; None after the last line.
+        """Return the next line that an earlier run wrote, or None after the last line.
+
+        The line must belong to the item that `identity` describes.
 
         Raises:
             UsageError: the next line is of another item, so the file belongs to another input.

@@ -1,4 +1,4 @@
-"""A summary for people: a table on a terminal, plain lines elsewhere."""
+"""Prints the summary of a grading: as a table on a terminal, else as plain lines."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Completions without a verdict are graded again when a run goes on; their new lines replace the old ones.
+"""Replaces output lines without a verdict: a resumed run grades these completions again.
 
-New lines go to a journal, `OUT.retried.jsonl`, whole and in order, as the output itself is written. At the end of a run, or at
-the start of the next one where that was killed, output and journal are merged into a new file that then replaces the output.
-Merging once more changes nothing, so a kill at any byte loses no verdict and repeats none.
+The new lines go to a journal, `OUT.retried.jsonl`, which is written like the output itself: whole lines, in order. At the end
+of the run, output and journal are merged into a new file, which then replaces the output. If the run is killed before that, the
+next run merges them at its start. Merging twice changes nothing, so a kill at any byte neither loses nor repeats a verdict.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from verigym.envs import UsageError
 from verigym.grade.lines import json_line
 
 NO_REWARD = b'"reward": null'
-"""Stands in every line without a verdict, and inside no text, where quotes are escaped."""
+"""Bytes that every line without a verdict contains. They cannot occur inside a text, because quotes are escaped there."""
 
 
 def to_retry(score: Mapping[str, Any]) -> bool:
@@ -40,9 +40,10 @@ def count(path: Path) -> tuple[int, int]:
 
 
 class Journal:
-    """File of replacements for lines of an output file, from which they are merged into it later.
+    """File of replacement lines for an output file; `merge` later puts them into the output.
 
-    Each replacement has the number of its output line; the numbers start at 1 and ascend.
+    Each replacement has the number of the output line that it replaces. Line numbers start at 1, and replacements are in
+    ascending order.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A sample of the graded completions, to look at when the figures are suspicious."""
+"""Keeps a sample of the graded completions, to be examined if the results are suspicious."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 KEPT = 64
 MAX_CHARS = 100_000
-"""A longer completion is not kept, so that memory stays bounded."""
+"""Maximum number of characters of a sampled completion. Longer ones are not sampled, so that memory stays bounded."""
 
 
 class HashSample(Generic[T]):

@@ -1,4 +1,4 @@
-"""Summary of a graded file, from the output file alone, so that a resumed and an uninterrupted run agree."""
+"""Summarises a grading from its output file alone, so that a resumed and an uninterrupted run have the same summary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AtK(BaseModel):
 
 
 class Summary(BaseModel):
-    """The summary of a grading. Rates are over scored completions; a completion that could not be graded does not count."""
+    """The summary of a grading. Rates are shares of the scored completions; ungraded completions do not count."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,16 +40,17 @@ class Summary(BaseModel):
     unscored: int
     accuracy: float | None
     accuracy_interval: Interval | None
-    """95% bootstrap interval that draws groups; None with fewer than two groups."""
+    """95% bootstrap confidence interval of the accuracy, resampled by groups; None with fewer than two groups."""
     mean_reward: float | None
     lowest_reward: float | None
     highest_reward: float | None
     statuses: dict[str, int]
     errors: dict[str, int]
     first_error: str | None
-    """Of the first completion without a score: its place, the kind of failure and the message."""
+    """Place, kind of failure and message for the first completion without a score; None if there is none."""
     judge_exceptions: int
-    """Completions on which `judge` raised: a bug in the environment, even where the completion got the floor for it."""
+    """Number of completions on which the environment's `judge` raised an exception. This is a bug in the environment, even if
+    the completion got the lowest reward for it."""
     first_exception: str | None
     """Of the first of them: error and place."""
     components: dict[str, float]
@@ -57,7 +58,8 @@ class Summary(BaseModel):
     scored_by_column: dict[str, int]
     groups: int
     group_sizes: dict[int, int]
-    """Scored samples of a group -> groups. Of several sizes, pass@1 (groups weigh alike) is not accuracy (samples do)."""
+    """Maps a number of scored samples to the number of groups of this size. If groups differ in size, pass@1 differs from
+    accuracy: in pass@1 all groups weigh the same, in accuracy all samples do."""
     pass_at: list[AtK]
     majority_at: list[AtK]
     graders: list[str]

@@ -1,4 +1,4 @@
-"""Samples that name their task by an id, joined to the rows of a data set: `verigym grade --data humaneval`."""
+"""Finds the tasks of samples that give only a task id in the rows of a data set: `verigym grade --data humaneval`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ ROW_INDEX = "row_index"
 NAMED = 1000
 """Most ids that are listed; all are counted."""
 STANDARD = ("completion", "solution")
-"""Columns of the sample files of HumanEval, which go on after the prompt, and of EvalPlus, which hold whole programs."""
+"""Columns of completions in standard sample files: `completion` of HumanEval holds the code that continues the prompt,
+`solution` of EvalPlus holds a whole program."""
 FENCES = ("```", "~~~")
 
 
@@ -37,7 +38,8 @@ class DataJob(BaseModel):
     split: str | None = None
     data_dir: Path | None = None
     id_column: str
-    """Column of the samples; `COLUMN=FIELD` where the data set calls the id otherwise (`row_index`: its number, from 0)."""
+    """Column of the samples that holds the task id; `COLUMN=FIELD` if the data set's field has another name. The field
+    `row_index` means the number of the row in the data set, from 0."""
 
     @property
     def column(self) -> str:
@@ -64,7 +66,7 @@ class Joined(BaseModel):
     ids_without_sample: tuple[str, ...]
     """The first NAMED."""
     unknown_ids: dict[str, int]
-    """Id that the data set does not have -> samples; the first NAMED."""
+    """Maps ids that the data set does not have to the number of their samples; only the first NAMED ids."""
 
 
 def data_job(

@@ -1,4 +1,4 @@
-"""Grades texts again with each option that says where an answer stands, to find one that reads them."""
+"""Grades a few texts again with other options for where the answer is looked for, to find an option that finds answers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.grading import Grader
 
 PLACES = ("extract", "answer_in", "program")
-"""Options of environments that say where the answer stands, one of a list of names."""
+"""Environment options that say where in the text the answer is looked for; their values are names from a list."""
 PREFIX = "continue_prefix"
 TEXTS = 24
 TRIAL_S = 10.0
 """Wall time that one text may take in a trial."""
 ALL_TRIALS_S = 30.0
-"""Trials end after this time, with the texts that were done by then."""
+"""Total wall time in seconds for all trials; results then cover only the texts that were graded by that time."""
 NEARLY = 0.9
-"""Of two ways that read nearly as many texts, the one that the environment trusts more is proposed."""
+"""A trial counts as nearly as good as the best trial if it reaches this share of the best count. Among nearly equal trials, the
+option that the environment trusts most is proposed."""
 _READ = {Status.CORRECT, Status.PARTIAL, Status.INCORRECT}
 
 
@@ -48,9 +49,9 @@ def try_options(
     pairs: Sequence[tuple[Prompt, Completion]],
     workers: int | None,
 ) -> list[Trial]:
-    """Grade a few texts again with other options of where the answer is looked for; return the results.
+    """Grade a few texts again with other options for where the answer is looked for; return one result per option.
 
-    The most trusted alternative comes first.
+    The option that the environment trusts most comes first.
 
     Args:
         environment: the environment whose results are suspicious.

@@ -1,6 +1,7 @@
-"""Generated tables of the documentation: one module a page, named in `PAGES`; `python -m verigym.pages NAME` prints them.
+"""Generates tables for the documentation, with one module per page; `python -m verigym.pages NAME` prints a page's tables.
 
-Each module has a function `blocks`, which returns the generated parts of its page. A test checks that the page holds them.
+`PAGES` lists the modules. Each has a function `blocks`, which returns the generated parts of its page. A test checks that the
+page in docs/ contains them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PAGES: Mapping[str, str] = MappingProxyType(
         "training": "training.md",
     }
 )
-"""The file in docs/ by the name of the module that generates its tables."""
+"""Maps each module of this package to the file in docs/ that holds the tables from the module."""
 
 
 def blocks(name: str) -> tuple[str, ...]:

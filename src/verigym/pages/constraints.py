@@ -1,4 +1,4 @@
-"""The options of the constraints environment and its instructions, for docs/constraints.md."""
+"""Tables of the options and the instructions of the environment `constraints`, for docs/constraints.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data sets and the prompt templates: docs/datasets_table.md, made from the YAML files."""
+"""Tables of the data sets and the prompt templates for docs/datasets_table.md, made from the YAML files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown tables: of any rows, and of the fields of a settings class."""
+"""Makes Markdown tables of any rows, and of the fields of a settings class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of pipelines and of each kind of stage: docs/stages_table.md."""
+"""Tables of the fields of pipelines and of each kind of stage, for docs/stages_table.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from verigym.trainer.pipelines.plan import PipelineFields
 from verigym.trainer.pipelines.stage_kinds import KINDS
 
 SET_BY_PIPELINE = "| `output` |"
-"""Row of the field that a pipeline sets itself: it names each stage's folder."""
+"""Start of the table row for the field `output` of a stage. It is left out, because the pipeline itself chooses the folder."""
 
 
 def blocks() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The settings of a training run and of its sources, for docs/training.md."""
+"""Tables of the settings of a training run and of its sources, for docs/training.md."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """`verigym report` makes one page of runs, scores and evaluations; `verigym watch` follows a run on the terminal.
 
-- `rows`: JSON Lines that may still be written; `record`: a sample as the page holds it
-- `reading/`: what is in a run's folder, a file of scores, an evaluation
-- `figures`, `comparison`, `curves`: what is counted over all samples and steps
-- `packing`: samples in compressed chunks with an index; `build`: from inputs to the page; `page/`: its HTML, CSS and scripts
-- `watch/`: the live view
+- `rows`: reads JSON Lines that another process may still be writing; `record`: one sample in the form that the page needs
+- `reading/`: reads the folder of a run, a file of scores, or an evaluation
+- `figures`, `comparison`, `curves`: statistics over all samples and steps
+- `packing`: packs samples into compressed chunks with an index; `build`: makes the page; `page/`: its HTML, CSS and scripts
+- `watch/`: the live view on the terminal
 
-Needs no more than the core: neither numpy nor torch.
+The package needs only verigym's core dependencies: it uses no numpy and no torch.
 """

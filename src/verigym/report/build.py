@@ -1,4 +1,4 @@
-"""`build_report`: reads all inputs, counts, packs the samples, and writes the page."""
+"""`build_report`: reads all inputs, computes the statistics, packs the samples, and writes the page."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ class ReportOptions:
 
     title: str = ""
     max_samples: int = 100_000
-    """About so many samples are in the page; of more, whole prompts are chosen by their hash."""
+    """Approximate maximum number of samples in the page. If there are more, prompts are chosen by their hash, with all their
+    samples."""
     max_characters: int = 20_000
     """A longer text is cut in the middle."""
     difficulty: str | None = None
-    """Column or metadata that says how difficult a task is; by default `difficulty` or `level`."""
+    """Name of the column or metadata field that says how difficult a task is; by default `difficulty` or `level`."""
     graded: Path | None = None
     """The input of the file of scores, where it has moved."""
 
@@ -75,7 +76,7 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
     """Write a page that reports on runs, score files and evaluations; return the page's path and counts.
 
     Args:
-        inputs: the inputs to show; all others are compared with the first.
+        inputs: the inputs to show; each is compared with the first.
         out: the HTML file to write.
         options: options of the page.
 

@@ -1,4 +1,4 @@
-"""Comparison of the other inputs with the first: verdicts on the same completions, accuracy on the same prompts."""
+"""Compares inputs of a report with the first input: verdicts on the same completions, and accuracy on the same prompts."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Twins:
             self._of.setdefault(record.input, {})[record.twin_id] = (record.status, record.reward)
 
     def change(self, place: int, twin_id: str) -> int:
-        """Return whether the inputs disagree on a completion: CHANGED if another input has another verdict on it, SAME if not.
+        """Return CHANGED if another input has a different verdict on a completion, SAME if all other verdicts are equal.
 
         Return UNPAIRED if no other input has the completion.
 
         Args:
-            place: the input's number among the report's inputs.
+            place: number, among the report's inputs, of the input whose verdict is compared with the others.
             twin_id: the completion's id, equal in all inputs; empty for a completion that cannot occur in other inputs.
         """
         if not twin_id or place not in self._of:

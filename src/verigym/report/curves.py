@@ -1,4 +1,4 @@
-"""Which metrics of a run are drawn together, and their values as columns."""
+"""Defines the diagrams of a report with the metrics that each shows, and arranges a run's metrics by columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from verigym.report.record import STATUSES, number
 
 PHASES = ("generate_s", "grade_wait_s", "update_s", "sync_s", "evaluate_s", "checkpoint_s", "step_s")
-"""Times of a step. `generate_grade_s` holds the first two, `step_s` all that belongs to the step itself."""
+"""Metrics with times of a step, in seconds. The metric `generate_grade_s` covers the first two; `step_s` is the time of the
+step itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Panel:
     title: str
     unit: str
     names: tuple[str, ...]
-    """Of the metrics. A single one is drawn for each source as well."""
+    """Names of the metrics to draw. If there is only one, it is also drawn for each source."""
     kind: str = "train"
     share: bool = False
     """Whether values lie between 0 and 1."""

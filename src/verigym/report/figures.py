@@ -1,4 +1,4 @@
-"""Counts over all samples of an input: verdicts by source, accuracy by difficulty, prompts by their share of right samples."""
+"""Counts over all samples of an input: verdicts by source, accuracy by difficulty, prompts by share of correct samples."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class Tally:
             source.reward += record.reward
 
     def expected(self, prompt_id: str, source: str, reward: float) -> float | None:
-        """Return the reward to expect of a sample: the mean reward of the other samples of its prompt.
+        """Return the expected reward of a sample: the mean reward of the other samples of its prompt.
 
-        If there are no other samples, return the mean of the source's other samples; None if there are none of these either.
+        If the prompt has no other samples, return the mean of the source's other samples. If the source has none, return None.
 
         Args:
             prompt_id: the prompt of the sample in question.
@@ -136,7 +136,7 @@ class Tally:
 
 
 def share(prompts: Iterable[PromptTally], key: str) -> dict[str, Any]:
-    """Return the accuracy over the scored samples of `prompts`, and its bootstrap interval, for which `key` seeds the draws."""
+    """Return the accuracy over the scored samples of `prompts`, and its bootstrap interval; `key` seeds the bootstrap."""
     tally = Counter((one.correct, one.scored) for one in prompts if one.scored)
     clusters = [Cluster(correct, scored, groups) for (correct, scored), groups in tally.items()]
     scored, correct = (sum(getattr(one, name) * one.groups for one in clusters) for name in ("n", "correct"))
@@ -151,7 +151,7 @@ def share(prompts: Iterable[PromptTally], key: str) -> dict[str, Any]:
 
 
 def step_statuses(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return how many completions of a run's steps had each status, as its metrics say; empty if they hold no statuses.
+    """Return how many completions of a run's steps had each status, from the run's metrics; empty if these have no statuses.
 
     Logs of earlier versions of verigym have no rates by status. Their `no_answer` also counts texts that were cut off or hit a
     limit.
@@ -175,10 +175,10 @@ def step_statuses(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def step_sources(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the figures of all completions of a run's steps, for the whole run and by source, from its metrics.
+    """Return the statistics of all completions of a run's steps, for the whole run and by source, from the run's metrics.
 
-    They have no interval, because metrics do not keep the verdicts of single prompts. The list is empty if the log does not say
-    how many completions each source had; logs of earlier versions do not.
+    There are no confidence intervals, because metrics do not hold the verdicts of single prompts. The list is empty if the log
+    does not say how many completions each source had, as in logs of earlier versions of verigym.
     """
     steps = [row for row in rows if row.get("kind") == "train" and number(row.get("completions"))]
     labels = sorted({name.removesuffix("/completions") for row in steps for name in row if name.endswith("/completions")})

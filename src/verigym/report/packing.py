@@ -1,4 +1,4 @@
-"""Samples for the page: an index of numbers that stays in memory, and texts in compressed chunks, read on demand."""
+"""Packs samples for the page: an index of numbers, which the page keeps in memory, and compressed texts, read on demand."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ COLUMNS = {
     "advantage": "f",
     "surprise": "f",
 }
-"""Of the index, with the types of Python's `array`: unsigned 1 and 2 bytes, signed 4 bytes, float of 4 bytes.
-None is NaN, or -1 in `step`, `tokens`, `characters` and `twin`."""
+"""Columns of the index with their type codes for Python's `array`: B and H are unsigned integers of 1 and 2 bytes, i is a
+signed integer of 4 bytes, f is a float of 4 bytes. A missing value is NaN in floats, and -1 in `step`, `tokens`, `characters`
+and `twin`."""
 MOST_NAMES = 65535
 TOO_MANY = "(other)"
 
 
 class Packer:
-    """Packs samples into the compressed chunks and the index that the page reads. Only these are held in memory."""
+    """Packs samples into the compressed chunks and the index that the page reads. It keeps no uncompressed texts in memory."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -80,8 +81,8 @@ class Packer:
         A sample's `surprise` is the absolute difference between its reward and the expected reward.
 
         Args:
-            expected: returns the mean reward of a sample's peers from its input, prompt, source and reward; called if the
-                sample's log gives none.
+            expected: returns a sample's expected reward from its input, prompt, source and reward, see `Tally.expected`; called
+                if the sample's log gives no expected reward.
             change: returns whether an input's verdict on a completion differs from that of other inputs, see `Twins.change`.
         """
         if self._pending:

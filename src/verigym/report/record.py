@@ -1,4 +1,4 @@
-"""A sample as the page holds it: numbers and names for the index, and texts. Built from rows that may hold anything."""
+"""`Record`: one sample for the page, with values for the index and with texts; and functions that build it from any rows."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Record:
     input: int
     """Number of the report's input."""
     kind: str
-    """When it was sampled: train or eval of a run, evaluation, or graded."""
+    """Where the sample comes from: training steps or held-out evaluation of a run, an evaluation, or a graded file."""
     source: str
     status: str
     reward: float | None
     prompt_id: str
     """Equal for samples of one prompt, also in different inputs."""
     twin_id: str = ""
-    """Equal for one completion in different inputs, as of two graders; empty where completions are not shared."""
+    """Identifies the completion across inputs, such as two gradings of one file; empty if no other input can have it."""
     step: int = -1
     advantage: float | None = None
     tokens: int = -1
     characters: int = 0
     difficulty: str = ""
     expected: float | None = None
-    """The mean reward that the log gives for the sample's source and step."""
+    """The mean reward of the sample's source and step, if the log gives it; else None."""
     texts: Fields = field(default_factory=dict)
     """What the page shows of it, by short names."""
 
@@ -121,7 +121,7 @@ def score_texts(score: Mapping[str, Any], limit: TextLimit) -> Fields:
 
 
 def completion_texts(completion: str, steps: Any, limit: TextLimit) -> Fields:
-    """Return the completion and its scored steps for display; offsets count UTF-16 units, as in JavaScript strings."""
+    """Return the completion and its scored steps for display. Offsets of steps count UTF-16 units, as in JavaScript strings."""
     found: Fields = {"completion": limit.cut(completion)}
     scored = []
     wide = bool(completion) and max(completion) > "\uffff"

@@ -1,4 +1,4 @@
-"""JSON Lines that another process may be writing: whole lines only, and a file that begins anew is noticed."""
+"""Reads JSON Lines files that another process may still be writing: only complete lines; a replaced file is detected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 class LogTail:
-    """Reads a log file while it grows. If a resumed run replaces the log by a shorter one, all rows are read again."""
+    """Reads a log file while it grows. If a resumed run replaces the log by a shorter log, all rows are read again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -23,13 +23,13 @@ class LogTail:
         self.restarts = 0
         """How often the log has begun anew."""
         self.modified: float | None = None
-        """When it was last written, as seconds since the epoch; None while there is no file."""
+        """Time at which the log was last written, in seconds since the epoch; None while there is no file."""
         self._file: tuple[int, int] | None = None
         self._offset = 0
         self._last = b""
 
     def update(self) -> bool:
-        """Read the lines that are new; return True if there were any, or if the log began anew.
+        """Read the new lines; return True if there were any, or if the log was replaced.
 
         An incomplete last line is not read yet.
         """
@@ -74,7 +74,7 @@ class LogTail:
 class Lines:
     """Iterator over the JSON objects in a file, one per line.
 
-    It counts lines that are no such object, except an incomplete last one.
+    It counts the lines that are not JSON objects, except an incomplete last line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -102,7 +102,7 @@ def _row(line: bytes) -> Row | None:
 
 
 def first_row(path: Path) -> Row | None:
-    """Return the first line of a file as a JSON object, or None if it is not one."""
+    """Return the first line of a file as a JSON object; None if the line is no JSON object."""
     with open(path, "rb") as stream:
         return _row(stream.readline(64 * 2**20))
 

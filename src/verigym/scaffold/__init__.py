@@ -1,6 +1,7 @@
-"""Makes an environment of one's own for `verigym init`: an installable package, or one file with a training run beside it.
+"""`verigym init`: writes a new environment to start from, as an installable package, or as one file with a training run.
 
-The texts are in `templates/`: `all/` is in every package, the other folders have the names of the kinds. `$name` is a value.
+The templates are in `templates/`. Files in `all/` are part of every package; each other folder belongs to the kind of its name.
+In a template, a word such as `$package` stands for a value that is filled in.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from verigym.envs.contract.errors import UsageError
 Kind = Literal["single", "tools", "game", "file"]
 
 MAX_CHARS = 32
-"""Of a name: the templates' lines then stay within their length."""
+"""Maximum length of a name in characters; with longer names, lines of the filled-in templates would become too long."""
 
 _IN_TEMPLATES = ("game", "tool", "tests")
 """Names that would give a class or a module that the templates have already."""
@@ -78,7 +79,7 @@ class Names:
     distribution: str
     """For pip, such as `word-ladder`."""
     package: str
-    """For `import`, and the environment's name, such as `word_ladder`."""
+    """Name of the Python module, for `import`, and of the environment; for example `word_ladder`."""
     class_name: str
     """Such as `WordLadderEnvironment`."""
 

@@ -1,7 +1,7 @@
-"""How many servers and graders a run needs: a discrete-event model of its steps, calibrated by the metrics of runs.
+"""Estimates how many servers and grading workers a run needs, with a discrete-event simulation of its training steps.
 
 - `lengths`: distributions of lengths and times, from their means and maxima
-- `calibration`: what a run's own metrics say of its costs
-- `simulation`: the model: servers that generate, workers that grade, the update
-- `plans`: the model over several sizes, and the smallest that is enough
+- `calibration`: estimates the costs of a step from the metrics of finished runs
+- `simulation`: simulates servers that generate, workers that grade, and the update
+- `plans`: simulates several sizes, and finds the smallest number of workers that is enough
 """

@@ -15,7 +15,7 @@ from verigym.envs.contract.errors import UsageError
 from verigym.scale.lengths import LogNormal
 
 WARM_UP = 0.25
-"""Share of a run's steps, its first ones, that are left out: kernels load, workers start, lengths change fast."""
+"""Share of a run's steps that are left out at its beginning, because kernels load, workers start and lengths change fast."""
 FEWEST_STEPS = 4
 _NEEDED = ("completions", "completion_tokens", "completion_tokens_max", "generate_s", "update_s", "step_s", "verdict_s")
 
@@ -50,13 +50,13 @@ class Costs(BaseModel):
     tokens_mean: float
     """Mean length of a completion, in tokens."""
     tokens_largest: float
-    """Mean over the steps of a step's longest completion, in tokens."""
+    """Length in tokens of a step's longest completion, averaged over the steps."""
     tokens_most: int
     """`max_new_tokens`."""
     rows: int
     """Completions that one server or engine decodes at a time (`generation_rows`)."""
     decode_s: float
-    """Seconds of a decoding step whatever the number of rows in it."""
+    """Fixed cost of a decoding step in seconds, which does not depend on the number of rows in it."""
     token_s: float
     """Further seconds of a decoding step for each row in it."""
     update_s: float
@@ -64,12 +64,13 @@ class Costs(BaseModel):
     trained_token_s: float
     """Further seconds of an update for each token of a completion."""
     rest_s: float
-    """Seconds of a step that are neither generation, grading nor update: pushing weights, logs."""
+    """Seconds of a training step outside generation, grading and update, for example to push weights and to write logs."""
     verdicts: tuple[Verdicts, ...]
     steps: int
     """Steps of the runs that these figures come from."""
     one_size: bool
-    """Whether all these steps were of one size, so that `decode_s` and `token_s` are told apart by chance alone."""
+    """Whether all measured steps had the same number of completions. If so, `decode_s` and `token_s` cannot be separated
+    reliably."""
 
     @property
     def lengths(self) -> LogNormal:

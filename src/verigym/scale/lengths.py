@@ -1,4 +1,4 @@
-"""Distributions of lengths and times that metrics describe by two figures: their mean, and the largest of a step."""
+"""Distributions of lengths and times, fitted to the two figures in a run's metrics: the mean, and the maximum of a step."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class LogNormal:
     def of(cls, mean: float, largest: float, count: float, most: float = math.inf) -> LogNormal:
         """Return the log-normal distribution with mean `mean` whose `count` draws have a maximum of about `largest`.
 
-        The maximum of n draws is about exp(mu + sigma z), with z the normal quantile of (n - 3/8) / (n + 1/4) (Blom, 1958), and
-        the mean is exp(mu + sigma^2 / 2). Their ratio gives sigma = z - sqrt(z^2 - 2 ln(largest / mean)). If the ratio is
-        larger than any log-normal allows, sigma = z is used; sigma is never above 2.5.
+        Let mu and sigma be the mean and the standard deviation of the logarithm of a draw, and n = `count`. The maximum of n
+        draws is about exp(mu + sigma z), where z is the standard normal quantile of (n - 3/8) / (n + 1/4) (Blom, 1958). The
+        mean is exp(mu + sigma^2 / 2). The ratio of maximum and mean gives sigma = z - sqrt(z^2 - 2 ln(largest / mean)). If the
+        ratio is larger than any log-normal distribution allows, sigma = z is used. sigma is never above 2.5.
 
         Args:
             mean: mean of all draws; positive.

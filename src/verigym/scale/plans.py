@@ -1,4 +1,4 @@
-"""Plans: the model over numbers of servers and workers, and the fewest workers that are enough."""
+"""Simulates runs with different numbers of servers and workers, and finds the smallest number of workers that is enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verigym.scale.calibration import Costs
 from verigym.scale.simulation import Plant, Prediction, simulate
 
 ENOUGH = 1.05
-"""A step this much longer than with any number of workers still counts as not waiting for them."""
+"""Workers are enough if a step takes at most this many times as long as with one worker per completion."""
 MOST_WORKERS = 4096
 
 
@@ -25,7 +25,7 @@ class Plan:
 
     @property
     def bound(self) -> str:
-        """The phase that determines the time of a step most: `generation`, `grading` or `update`."""
+        """The phase that takes the largest part of a step's time: `generation`, `grading` or `update`."""
         of = self.prediction
         parts = {"generation": of.generation_s, "grading": of.grade_wait_s, "update": of.update_s}
         return max(parts, key=lambda name: parts[name])

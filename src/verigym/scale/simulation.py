@@ -1,9 +1,10 @@
-"""The model of a run's steps as discrete events: servers that decode, workers that grade, one update after the other.
+"""Discrete-event simulation of a run's training steps: servers decode, workers grade, and learners update the policy.
 
-Every server has its own device, every worker its own core, and the learner its own devices: none slows another. Rows are dealt
-to the servers in turn. A server decodes up to `rows` at a time; a row that ends makes room for the next, and its completion
-is graded as soon as a worker is free. The update begins when the last verdict is there, and the next generation when the
-weights are pushed, or with `overlap: one_step` together with the update.
+Every server has its own device, every worker its own core, and the learners their own devices, so none slows another down. The
+sequences of a step (rows) are distributed over the servers in turn. A server decodes up to `rows` sequences at a time. When a
+sequence ends, the next takes its place, and the completion is graded as soon as a worker is free. The update begins after the
+last verdict. The next generation begins when the weights have been pushed; with `overlap: one_step`, it begins together with
+the update.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ class Plant:
     """The numbers of servers, grading workers and learners that a simulated run has."""
 
     servers: int = 1
-    """Engines or servers that generate; each decodes as fast as the measured one."""
+    """Number of engines or servers that generate; each decodes as fast as the server of the measured run."""
     workers: int = 1
     """Processes that grade."""
     learners: int = 1
-    """Devices that share an update, each as fast as the measured one; what they tell each other costs nothing here."""
+    """Number of devices that share an update; each is as fast as the device of the measured run. Communication between them is
+    assumed to cost nothing."""
     overlap: bool = False
-    """Whether the next step's batch is sampled while the policy is updated (`overlap: one_step`)."""
+    """Whether the batch of the next step is sampled while the policy is updated (`overlap: one_step`)."""
 
 
 @dataclass(frozen=True)

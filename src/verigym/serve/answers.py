@@ -1,4 +1,4 @@
-"""Answers by idempotency key: a key that comes again gets the same answer, and nothing is graded twice."""
+"""Stores answers by idempotency key: a repeated key gets the same answer, and nothing is graded twice."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Answers:
         self._kept: OrderedDict[str, _Entry] = OrderedDict()
         self._bytes = 0
         self.repeated = 0
-        """Requests that were answered by what an earlier one with their key got, or gets."""
+        """Number of requests that got, or wait for, the answer to an earlier request with the same key."""
 
     def __len__(self) -> int:
         return len(self._open) + len(self._kept)
@@ -49,13 +49,13 @@ class Answers:
     def claim(self, key: str, fingerprint: str, waiter: Waiter) -> bool:
         """Register a request with the idempotency key `key`; return True if the caller must compute its answer.
 
-        The caller must then call `settle` or `abandon`. Return False if an earlier request has the key; `waiter` is then called
-        with the earlier request's answer, at once if it is known, or as soon as it is.
+        The caller must then call `settle` or `abandon`. Return False if an earlier request has the same key. In this case,
+        `waiter` is called with the answer to the earlier request, as soon as that answer is known.
 
         Args:
-            key: idempotency key.
+            key: idempotency key of the request.
             fingerprint: hash of the request's content.
-            waiter: called with the answer.
+            waiter: function that takes the answer; it is called only if the return value is False.
 
         Raises:
             Problem: `key` was used before for a request with another fingerprint.

@@ -42,7 +42,7 @@ from verigym.serve.settings import ServiceLimits
 from verigym.serve.tokens import Tokens
 
 INLINE_BYTES = 1 << 16
-"""A longer body is read in a thread, so that other requests do not wait for it."""
+"""Bodies that are longer than this many bytes are parsed in a thread, so that other requests do not wait for them."""
 
 IdempotencyKey = Annotated[str | None, Header(pattern=KEY, description="A request that comes again with it is not done twice.")]
 EpisodeId = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="As the episode's opening gave it.")]
@@ -112,7 +112,7 @@ class Service:
         self.ready = True
 
     def close(self) -> None:
-        """End the workers. Items that have no verdict yet are answered with an error."""
+        """End the worker processes. Items that have no verdict yet are answered with an error."""
         self.grader.close()
         if self.sessions is not None:
             self.sessions.close()

@@ -1,4 +1,4 @@
-"""A batch on its way: items go to the grader a window at a time, and verdicts to the client as they come."""
+"""Runs a batch: passes a limited number of items at a time to the grader, and streams the verdicts to the client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from verigym.serve.reading import NDJSON
 from verigym.serve.schemas import BatchItem
 
 WINDOW = 256
-"""Items of one batch that are in the grader at the same time: enough for all workers, and others still get their turn."""
+"""Maximum number of items of one batch that are in the grader at the same time. This is enough to keep all workers busy, and
+other requests still get their turn."""
 _CHUNK = 64
 _PAUSE_S = 0.02
 """Verdicts that come so close together go out together: fewer wake-ups here, and fewer pieces for the client."""
@@ -28,7 +29,7 @@ _PAUSE_S = 0.02
 class BatchResponse(Response):
     """Response to a batch: it streams one JSON line per item, in the order of the verdicts.
 
-    The desk must have admitted the items.
+    The items must have been admitted with `Desk.admit` before.
 
     If the client disconnects, items with an idempotency key are still graded and their answers stored, so that the client can
     ask again; items without a key are dropped.

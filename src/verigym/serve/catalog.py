@@ -1,4 +1,4 @@
-"""The environments that are served, and the tasks that requests name."""
+"""`Catalog`: the environments of a service, which makes prompts and completions from requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Desk`: accepts items, and sees that each accepted one is answered once."""
+"""`Desk`: accepts items, has them graded, and ensures that each accepted item is answered exactly once."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Desk:
         """Whether nothing more is accepted."""
 
     def admit(self, count: int) -> None:
-        """Reserve room for `count` items. The caller must then `submit` each of them, or give the room back by `release`.
+        """Reserve room for `count` items. The caller must then `submit` each item, or give its room back by `release`.
 
         Raises:
             Problem: the service is draining, or has no room; `retry_after_s` says when to try again.

@@ -1,4 +1,4 @@
-"""Episodes over HTTP: each has an id that cannot be guessed, numbered turns, and an end with a verdict."""
+"""Episodes over HTTP: each episode has an id that cannot be guessed, numbered turns, and a verdict at its end."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ class Episodes:
         self._by_key: dict[str, tuple[OpenEpisode, asyncio.Task[OpenedEpisode]]] = {}
 
     def __len__(self) -> int:
-        """Episodes that are open, without those that have their verdict."""
+        """Return the number of open episodes; episodes that already have a verdict do not count."""
         return len(self._open) - self.kept
 
     @property
     def kept(self) -> int:
-        """Number of episodes that are over and still stored with their verdict."""
+        """Number of ended episodes that are still stored with their verdict."""
         return sum(one.ended for one in self._open.values())
 
     async def open(self, request: OpenEpisode, key: str | None) -> OpenedEpisode:
@@ -245,9 +245,9 @@ class Episodes:
         )
 
     async def end(self, id: str, reason: FinishReason) -> EndedEpisode:
-        """End an episode, grade it and return it with its score; another call returns the same.
+        """End an episode, grade it and return it with its score; a repeated call returns the same result.
 
-        An ended episode is forgotten if it has been idle for too long, is dropped, or too many other episodes have ended since.
+        An ended episode is forgotten after too long without a request, after `drop`, or when too many others have ended since.
 
         Raises:
             Problem: there is no such episode, a turn is still being played, it was ended for another `reason`, or there is no

@@ -1,4 +1,4 @@
-"""`Guard`: who may ask and how much, before any route is looked up. An ASGI middleware, the outermost."""
+"""`Guard`: the outermost ASGI middleware, which checks access tokens, host names and body sizes before any route runs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Send = Callable[[MessageIn], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 FREE = ("/healthz", "/readyz")
-"""Paths that need no token: what looks after the process asks them."""
+"""Paths that need no token, because they are for health checks by a process supervisor."""
 OTHER = "other"
 LINGER_S = 2.0
-"""How long the rest of a refused body is read, so that its sender sees the answer."""
+"""Maximum time in seconds for which the rest of a refused body is still read, so that the client can receive the refusal."""
 
 
 class Guard:
@@ -36,8 +36,8 @@ class Guard:
 
     Args:
         app: the application to protect.
-        tokens: the accepted tokens; none if the service listens on loopback only. The Host header must then name this machine,
-            so that a web page cannot reach the service under a host name of its own.
+        tokens: the accepted tokens; empty if the service listens on loopback only. Without tokens, the Host header must name
+            this machine, so that a web page cannot reach the service under a host name that the page's owner controls.
         limits: limits on bodies.
         metrics: counts requests.
     """
@@ -47,7 +47,7 @@ class Guard:
         self.held_bytes = 0
         """Bodies that are held now."""
         self.active = 0
-        """Requests that have been read and are not answered to their end, without those of `FREE`."""
+        """Number of requests that have been read and are not completely answered yet, without those to the paths `FREE`."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -46,7 +46,7 @@ class ProblemBody(BaseModel):
     error: Code
     """The reason in a word, for programs."""
     message: str
-    """What was given, what was expected and what to do, for people."""
+    """Message for a human reader: what was given, what was expected, and what to do."""
 
 
 class Problem(Exception):

@@ -1,7 +1,8 @@
-"""HTTP connections that may not be held open by requests that never become complete.
+"""HTTP connections with time limits for incomplete requests, so that slow clients cannot block the service.
 
-uvicorn has a timeout between requests only. Here a head and a body have one each, and connections whose request is not complete
-are limited: the one that waits longest makes room, so that many slow ones cannot keep others out.
+uvicorn only has a timeout between requests. Here the head and the body of a request each have a timeout, too. The number of
+connections with an incomplete request is limited: above the limit, the connection that has waited longest is closed, so that
+many slow clients cannot keep others out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from verigym.serve.problems import Problem
 from verigym.serve.settings import ServiceLimits
 
 BODY_GRACE_S = 5.0
-"""`Guard` answers a body that is late; a connection that is still there so much later is cut."""
+"""Seconds that a connection with a late body stays open beyond the time limit `body_s`, so that `Guard` can answer first."""
 
 
 class Waiting:
@@ -32,14 +33,14 @@ class Waiting:
         return len(self._connections)
 
     def add(self, connection: GuardedProtocol) -> None:
-        """Add a waiting connection; if there are now too many, end the one that has waited longest."""
+        """Add a waiting connection. If there are now too many, close the connection that has waited longest."""
         self._connections[connection] = None
         if len(self._connections) > self.limits.waiting_connections:
             oldest, _ = self._connections.popitem(last=False)
             oldest.give_up("crowded_out")
 
     def remove(self, connection: GuardedProtocol) -> None:
-        """Remove a connection whose request is complete, or which is closed."""
+        """Remove a connection because its request is complete or the connection is closed."""
         self._connections.pop(connection, None)
 
 
@@ -83,7 +84,7 @@ class GuardedProtocol(H11Protocol):
         self._look(began=bool(self.conn.trailing_data[0]))
 
     def give_up(self, why: str) -> None:
-        """Close a connection whose request is incomplete; `why` is the reason that the metrics count."""
+        """Close a connection with an incomplete request; `why` is the reason under which the metrics count this."""
         self._settle()
         if self.transport.is_closing():
             return
@@ -129,7 +130,7 @@ class GuardedProtocol(H11Protocol):
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """Stop writing until the client has read what was sent, and start a timer for this."""
+        """Stop writing until the client has read what was sent, and start a timer that cuts off a client that is too slow."""
         super().pause_writing()
         if self._unread is None:
             self._unread = self.loop.call_later(self.waiting.limits.write_s, self._unread_for_long)

@@ -1,4 +1,4 @@
-"""Bodies of requests to validated values. Whatever a body holds, the worst that comes of it is a `Problem`."""
+"""Parses and validates the bodies of requests. Any invalid body leads to a `Problem`, never to another exception."""
 
 from __future__ import annotations
 

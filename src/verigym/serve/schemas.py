@@ -1,4 +1,4 @@
-"""What requests and responses hold. Requests are strict: no coercion, no unknown field."""
+"""Models of the requests and responses. Requests are validated strictly: no type coercion, no unknown fields."""
 
 from __future__ import annotations
 
@@ -106,16 +106,16 @@ class OpenEpisode(_Task):
     seed: str = Field(default="0", max_length=200)
     """Randomness of the session is keyed by it."""
     max_turns: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
-    """The model's turns, at most; the service's limit by default, and never more than that."""
+    """Maximum number of the model's turns; by default, and at most, the limit of the service."""
     turns: list[dict[str, JsonValue]] | None = None
-    """Turns of a saved episode that has not ended, as in `Completion.turns`, to go on with it."""
+    """Turns of a saved episode that has not ended, as in `Completion.turns`; the new episode continues after them."""
 
 
 class PlayTurn(_Request):
     """The model's next text."""
 
     turn: Whole = Field(ge=0, le=MAX_INDEX)
-    """Its number, from 0. A number that was answered before gets the same answer and is not played again."""
+    """Number of the turn, from 0. A turn that was already answered gets the same answer again and is not played twice."""
     text: str
 
 
@@ -123,7 +123,7 @@ class EndEpisode(_Request):
     """How the model's side ended an episode that was not over."""
 
     finish_reason: Literal["length", "turns", "context"] = "turns"
-    """Only where the episode is not over; it then says what kept the model from going on."""
+    """Why the model stopped, if the episode is not over by itself. A repeated request must give the same value."""
 
 
 class BatchAnswer(_Response):
@@ -176,9 +176,10 @@ class TurnReply(_Response):
     done: bool
     """Whether there are no more turns."""
     reward: float | None = None
-    """What the turn earned, where the environment gives rewards by turn."""
+    """Reward of this turn, if the environment gives rewards by turn; else null."""
     limit: str | None = None
-    """Set where the turn brought its session down: why. The episode scores the floor."""
+    """Reason why the turn brought its session down, for example by a timeout; else null. Such an episode gets the lowest
+    reward."""
     failure: ScoreError | None = None
     """Set where our side cannot go on. The episode gets no reward."""
 

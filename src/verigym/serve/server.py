@@ -1,4 +1,4 @@
-"""The process: listens, starts the workers, and on SIGTERM answers what it has accepted before it ends."""
+"""The process of the service: it listens, starts the workers, and on SIGTERM answers all accepted items before it ends."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from verigym.serve.tokens import read_tokens, refuse_open_service
 HEAD_BYTES = 16 * 1024
 BACKLOG = 2048
 SWITCH_S = 0.0005
-"""How soon a thread that talks to a worker gets its turn while another one reads or writes items; workers wait for it."""
+"""Python's thread switch interval in seconds. It is short because workers wait for the threads that talk to them, while other
+threads read or write items."""
 LAST_S = 5.0
-"""Time for answers to be written when nothing more is graded, and for connections to close after that."""
+"""Time limit in seconds for writing the last answers after grading has ended, and again for closing the connections."""
 _TICK_S = 0.02
 _SWEEP_S = 5.0
 
@@ -47,7 +48,7 @@ class ServiceProcess(uvicorn.Server):
         self.failure: UsageError | None = None
         """Why the workers cannot be started."""
         self.unfinished = 0
-        """Items that were accepted and not graded when the time for the drain was over."""
+        """Number of accepted items that were not graded within the time limit `drain_s` of the shutdown."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 

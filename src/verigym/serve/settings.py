@@ -27,7 +27,7 @@ class ServiceLimits(_Settings):
     connections: int = Field(default=1024, ge=1)
     """Open connections."""
     waiting_connections: int = Field(default=512, ge=1)
-    """Connections whose request is not complete; one more ends the one that waits longest."""
+    """Connections with an incomplete request; above this number, the connection that has waited longest is closed."""
     head_s: float = Field(default=10.0, gt=0)
     """Time for a request's head, from the connection or from its first byte."""
     body_s: float = Field(default=60.0, gt=0)
@@ -39,7 +39,7 @@ class ServiceLimits(_Settings):
     drain_s: float = Field(default=60.0, gt=0)
     """Time after SIGTERM for accepted items; those that are not graded by then are answered without a reward."""
     kept_answers: int = Field(default=100_000, ge=0)
-    """Answers that are kept for their idempotency keys, the newest."""
+    """Number of answers that are kept for repeated idempotency keys; the oldest are dropped first."""
     kept_bytes: int = Field(default=128 * 2**20, ge=0)
     """Bytes of these answers together."""
     kept_s: float = Field(default=3600.0, gt=0)
@@ -69,9 +69,9 @@ class Served(_Settings):
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the environment."""
     tools: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Tools of its episodes, by name with their options; they make an environment of one turn interactive."""
+    """Tools for the model, by name with their options; with tools, an environment of one turn has episodes of several turns."""
     concurrency: int | None = Field(default=None, ge=1)
-    """How many of its items may be graded at the same time; no limit but that of the workers by default."""
+    """Maximum number of its items that are graded at the same time; by default only the number of workers limits it."""
 
 
 class ServiceSettings(_Settings):
@@ -86,7 +86,7 @@ class ServiceSettings(_Settings):
     token_file: str | None = None
     """File with tokens, one a line. By default the environment variable VERIGYM_TOKEN."""
     workers: int | None = Field(default=None, ge=1)
-    """Processes that grade, and as many that hold sessions; by default one a usable core, at most 8."""
+    """Number of grading processes, and of further processes for sessions; by default one per usable core, at most 8."""
     cluster: Cluster | None = None
     """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`; sessions stay on this machine."""
     timeout_s: float = Field(default=30.0, gt=0)

@@ -1,4 +1,4 @@
-"""Bearer tokens: where they come from, and whether a request has one."""
+"""Reads the service's bearer tokens, and checks whether a request has one of them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def refuse_open_service(host: str, tokens: Tokens) -> None:
 def is_local_name(host: bytes | None) -> bool:
     """Return True if `host`, the value of a Host header, is a name of this machine itself.
 
-    A web page could make a host name of its own lead to this machine; such a name gives False.
+    The owner of a web page could let a host name of their own point to this machine; the result is False for such a name.
     """
     if host is None:
         return False

@@ -1,4 +1,5 @@
-"""What commands share.
+"""Modules that several commands share.
 
-`options` and their `completion`; `values`, which reads an option's text; `json_output` for `--json`; `stopping` by signals.
+`options`: options of several commands. `completion`: shell completion of their values. `values`: parses the values.
+`json_output`: the option `--json`. `stopping`: exit codes after a signal.
 """

@@ -1,7 +1,7 @@
-"""What the shell offers where a name of ours is expected. Files are left to the shell wherever nothing else is offered.
+"""Shell completion for names that verigym knows, such as environments. If nothing is offered, the shell completes file names.
 
-Each function gets what has been typed of the word; typer leaves out what does not begin so. Mistakes offer nothing: a message
-would be written into the line that is being typed.
+Each function gets `incomplete`, the part of the word that has been typed. typer drops offered words that do not begin with it.
+On an error a function offers nothing, because a message would be written into the line that the user is typing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`--json`: one rule for every command that prints figures.
+"""The option `--json`, which works in the same way for every command that prints figures.
 
-Standard output is then exactly one JSON document on one line, and what is otherwise printed there goes to standard error.
-Numbers are not rounded and have the names that they have in files; NaN and infinities are null. A command that ends without a
-result (a mistake in the call, a stop by a signal) prints no document.
+With `--json`, standard output holds exactly one JSON document on one line; all other output goes to standard error. Numbers are
+not rounded, and their names are those of verigym's files; NaN and infinities become null. A command that ends without a result
+(after a mistake in the call, or a stop by a signal) prints no document.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from verigym.exit_codes import ExitCode
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document; everything else goes to standard error.", show_default=False)
 ]
-"""The option. A command takes it as `as_json` and is decorated with `json_output`."""
+"""Type of the option `--json`. A command with this option has a parameter `as_json: Json` and the decorator `json_output`."""
 
 P = ParamSpec("P")
 
@@ -41,8 +41,8 @@ class Result:
 
     code: ExitCode
     document: Any = NO_DOCUMENT
-    """What `plain` takes: numbers, texts, lists, mappings, models, dataclasses, enumerations and paths. `NO_DOCUMENT` where
-    another process prints it: of torchrun's processes the first one does."""
+    """Document for `--json`, of the types that `plain` converts: numbers, texts, lists, mappings, models, dataclasses,
+    enumerations and paths. `NO_DOCUMENT` if this process prints none: of torchrun's processes only the first prints it."""
 
 
 def json_output(command: Callable[P, Result]) -> Callable[P, int]:

@@ -31,7 +31,9 @@ class InterruptedWithResults(Exception):
 
 @contextmanager
 def resumable(quiet: bool = False) -> Iterator[None]:
-    """Return a context in which a signal that stops a training run, stage or evaluation gives the command the right exit code.
+    """Return a context manager that turns a stop by a signal into the command's exit code.
+
+    It is used around a training run, a stage or an evaluation that can be resumed.
 
     Args:
         quiet: print nothing; set in all of torchrun's processes except the first.

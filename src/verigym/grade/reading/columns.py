@@ -1,4 +1,4 @@
-"""`Columns` and `items`: the columns that hold prompt, completions and reference, and the completions of a row."""
+"""`Columns`: the columns that hold prompt, completions and reference. `items`: the completions of a row with their prompt."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ SHOWN_GOLD_CHARS = 200
 class Columns(BaseModel):
     """Names of the input columns that a grading uses.
 
-    A dotted name that is no column is a path into nested objects and lists.
+    If there is no column of a dotted name such as `a.b`, the name is read as a path into nested objects and lists.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt: str = "prompt"
     completions: tuple[str, ...] = ("completion",)
-    """Empty: the first that exists of the usual ones is taken (`tasks.completion_columns`)."""
+    """Columns that hold completions. If empty, the first existing column of those in `tasks.completion_columns` is used."""
     references: Mapping[str, str] = {}
-    """Field of the environment's reference (`part.field` for a composition) -> column; an empty one leaves the field alone."""
+    """Maps each field of the environment's reference (`part.field` for a composed environment) to its column. An empty column
+    name means that the field is not read."""
     optional: Mapping[str, str] = {}
-    """Fields that need not be given -> column, used in rows that have a value there; set by `grade`."""
+    """Maps optional fields of the reference to their columns; rows without a value there are allowed. Set by `grade`."""
     gold_extract: Extraction | None = None
-    """How the gold is found inside the reference columns; None to take them as they are."""
+    """How the gold is extracted from the text in the reference columns; None to take the whole text as the gold."""
     task: str | None = None
-    """Column that names a task of a data set, which then gives prompt and reference."""
+    """Column that holds the id of a task of a data set, from which prompt and reference are then taken."""
     group_by: str | None = None
-    """Column whose equal values make a group; by default the rows of one prompt do."""
+    """Column by which samples are grouped: rows with equal values form a group. By default rows with the same prompt do."""
     label: str | None = None
-    """Column that says whether a completion is right, by a person or another verifier; verdicts are compared with it."""
+    """Column with labels from a person or another verifier that say whether a completion is right, to compare verdicts with."""
     keep: tuple[str, ...] = ()
     """Columns copied to the output."""
 

@@ -14,7 +14,7 @@ from verigym.envs.contract.errors import explain
 TEXTS = ("completion", "completions", "samples")
 """Usual names of a column of completions."""
 RESPONSES = ("choices", "response.body.choices")
-"""Where the choices of a chat or completions response stand: in the response, and in a line of a batch's output."""
+"""Paths to the choices of an OpenAI response (chat or completions): in the response itself, and in a line of batch output."""
 SHOWN_NAMES = 8
 _FINISHED = {"tool_calls": "stop", "function_call": "stop", "content_filter": "abort"}
 """OpenAI's reasons to end -> ours."""
@@ -40,7 +40,7 @@ def samples(row: Mapping[str, Any], column: str) -> Iterator[tuple[str, Completi
 
 
 def is_response(row: Mapping[str, Any], column: str) -> bool:
-    """Return True if `column` holds the choices of an OpenAI response, rather than the answer choices of a question."""
+    """Return True if `column` holds the choices of an OpenAI response; False if, for example, a question's answer choices."""
     value = find(row, column)
     return (
         isinstance(value, list)

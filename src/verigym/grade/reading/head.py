@@ -1,4 +1,4 @@
-"""Reads the first rows before anything is graded: which columns there are, and which hold completions."""
+"""Reads the first rows before anything is graded, to find out which columns exist and which hold completions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLE_ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class InputHead:
-    """The beginning of an input: its columns and first rows, with an iterator over all its records, the first ones included."""
+    """The beginning of an input: its columns and first rows, and an iterator over all records, including the first."""
 
     columns: Columns
     rows: Sequence[Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""Verdicts that a file brings along: yes or no, by a person or another verifier."""
+"""Reads the labels in an input file: yes or no, from a person or another verifier, for each completion."""
 
 from __future__ import annotations
 

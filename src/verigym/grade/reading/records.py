@@ -1,4 +1,4 @@
-"""Records of an input file: a row, or a bad row with its place and reason; and the interface of readers."""
+"""Records of an input file, which are rows or bad rows (with place and reason), and the interface of the readers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class InputRow:
-    """One record of an input. `number` counts records from 1; in JSONL it is the line number.
+    """One record of an input.
 
-    `line` is where the record starts.
+    `number` counts records from 1; in JSONL it is the line number. `line` is the number of the line on which the record starts;
+    None if the format has no lines.
     """
 
     number: int
@@ -56,7 +57,7 @@ class Source(Protocol):
         """Declare which columns, or paths into columns, will be used, so that the reader can skip all other columns."""
 
     def __iter__(self) -> Iterator[InputRow | BadRow]:
-        """Yield the records in order; raise UsageError where the rest cannot be read."""
+        """Yield the records in order; raise UsageError as soon as the rest of the input cannot be read."""
 
     def fraction(self) -> float | None:
         """Return the fraction of the input read so far, from 0 to 1; None if unknown."""

@@ -1,4 +1,4 @@
-"""The prompts and completions of an input that has been graded, read again without an environment."""
+"""Reads the prompts and completions of an already graded input again; no environment is needed."""
 
 from __future__ import annotations
 

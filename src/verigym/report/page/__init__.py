@@ -1,7 +1,8 @@
-"""The page: one file whose scripts and styles are its own, whose data are never markup, and which loads nothing.
+"""Renders the HTML page: a single file with its own scripts and styles, which loads nothing and never treats data as markup.
 
-- `render` puts the parts together; the policy allows the page's own scripts and styles by their hashes and nothing else
-- `page.html`, `style.css`; scripts in the order of `SCRIPTS`; `uplot.min.*` is uPlot 1.6.32 (MIT, `uplot.LICENSE`)
+- `render` puts the parts together; `policy` makes a content security policy that allows only these scripts and styles, by hash
+- the parts are `page.html`, `style.css` and the scripts in the order of `SCRIPTS`; `uplot.min.*` is uPlot 1.6.32 (MIT,
+  `uplot.LICENSE`)
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def render(head: Mapping[str, Any], chunks: Sequence[str]) -> Iterator[str]:
-    """Yield the page piece by piece: first the frame with `head` and the scripts, then `chunks`, which the browser loads last.
+    """Yield the page piece by piece: first the HTML with `head` and the scripts, then `chunks`, which the browser loads last.
 
     Args:
-        head: the data that the page shows at once.
+        head: the data that the page needs at the start.
         chunks: compressed texts in base64; see `packing`.
     """
     style = "\n".join(map(_asset, STYLES))

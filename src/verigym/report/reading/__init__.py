@@ -1,4 +1,4 @@
-"""Inputs of a report, as records and rows of metrics.
+"""Reads the inputs of a report as records (one per sample) and rows of metrics.
 
-- `inputs`: what a path is; `run_logs`, `score_files`, `evaluations`: readers of each kind
+- `inputs`: finds out which kind of input a path is; `run_logs`, `score_files`, `evaluations`: a reader for each kind
 """

@@ -1,4 +1,4 @@
-"""The samples of `verigym eval` or of a stage that samples: a head, then one line a prompt with its samples."""
+"""Reads the file of samples from `verigym eval` or from a pipeline stage: a head line, then one line per prompt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from verigym.report.rows import Lines, Row
 
 
 def evaluation_samples(one: Input, place: int, limit: TextLimit, column: str | None) -> Iterator[Record]:
-    """Yield the samples of a file that a `SampleLog` wrote.
+    """Yield a record for each sample in a file that a `SampleLog` wrote.
 
     Args:
         one: the input, an evaluation.

@@ -1,4 +1,4 @@
-"""What the paths of a report are: runs, files of scores, evaluations, files of samples."""
+"""Finds the inputs of a report at the given paths: runs, files of scores, evaluations, files of samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Input:
     path: Path
     label: str
     notes: list[str] = field(default_factory=list)
-    """What the page says of it: rows that were left out, texts that are missing."""
+    """Notes about the input for the page, such as rows that were left out or texts that are missing."""
 
 
 def find_inputs(given: Sequence[str]) -> list[Input]:

@@ -1,4 +1,4 @@
-"""A file of scores of `verigym grade`, joined with the texts of the input that was graded."""
+"""Reads a file of scores from `verigym grade`, together with the texts of the file that was graded."""
 
 from __future__ import annotations
 

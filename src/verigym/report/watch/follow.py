@@ -1,4 +1,4 @@
-"""Shows a run until it is finished or Ctrl-C, or once where there is no terminal."""
+"""Shows a run on the terminal until the run is finished or Ctrl-C is pressed. Without a terminal, shows it once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def follow(
     """Show a run in the terminal until it has finished; return its last state.
 
     Args:
-        folder: the folder of a run, or of a pipeline or quickstart; of these the newest stage is shown.
+        folder: the folder of a run, a pipeline or a quickstart. Of a pipeline or quickstart, the newest stage is shown.
         console: where to print; if it is no terminal, the state is printed once.
         once: print the state only once on a terminal, too.
         every_s: seconds between two updates.

@@ -22,7 +22,7 @@ PACE = 20
 ALARMS = 4
 SAMPLES = 4
 STALE_S = 120.0
-"""A log that has not grown for so long, and for ten steps, may be that of a run that has stopped."""
+"""If a log has not grown for this many seconds, and not for the time of ten steps, the run may have stopped."""
 SERIES = ("reward", "accuracy", "completion_tokens")
 PHASES = ("generate", "grade_wait", "update", "sync", "evaluate", "checkpoint")
 
@@ -43,9 +43,9 @@ class State:
     step: int
     steps: int | None
     age_s: float | None
-    """Seconds since the log was written last; None where there is none yet."""
+    """Seconds since the log was last written; None if there is no log yet."""
     step_s: float | None
-    """Median wall time of the last steps, with evaluations and checkpoints spread over them."""
+    """Median wall time of the last steps in seconds, including a share of the time for evaluations and checkpoints."""
     finished: bool
     restarts: int
     unreadable: int
