@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FOLDED_CHARS = 12
-"""Longest word, in characters, that a table column with the overflow `fold` keeps whole on a narrow console."""
+"""On a narrow console, table columns with rich's setting `overflow="fold"` break words longer than this many characters."""
 
 
 def is_plain() -> bool:
@@ -29,7 +29,7 @@ def open_console(stderr: bool = False, *, quiet: bool = False, width: int | None
     Args:
         stderr: whether to write to standard error.
         quiet: whether to write nothing.
-        width: characters per line; by default the terminal's, `COLUMNS` or 80.
+        width: characters per line; by default the terminal's width, the environment variable `COLUMNS`, or 80.
     """
     from rich.console import Console
 
@@ -45,10 +45,10 @@ def open_console(stderr: bool = False, *, quiet: bool = False, width: int | None
 
 
 def print_table(table: Table) -> None:
-    """Print `table` on standard output. No word is cut: if words do not fit, lines become longer than the terminal's.
+    """Print `table` on standard output. No word is cut: if words do not fit, lines become wider than the terminal.
 
     Args:
-        table: the table. Columns with the overflow `fold` break words that are longer than `FOLDED_CHARS`.
+        table: the table. Columns with `overflow="fold"` are an exception: they may break words longer than `FOLDED_CHARS`.
     """
     from rich.measure import Measurement
 

@@ -44,7 +44,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "skyrl": ("skyrl_gym",),
     "art": ("art",),
 }
-"""For each extra, such as `math-verify`, the import names of the optional packages that verigym imports from it when needed.
+"""Mapping from each pip extra of verigym, such as `math-verify`, to the import names of those of its packages that verigym
+imports, which it does only when needed.
 
 `pyproject.toml` lists all packages of an extra. A package may belong to several extras."""
 
@@ -61,7 +62,7 @@ def need(module: str, what: str) -> ModuleType:
     """Import `module`, which belongs to an optional package, and return it.
 
     Args:
-        module: import name; its package is one of `EXTRAS`.
+        module: import name. The part before the first dot is a package in one of the lists of `EXTRAS`.
         what: the feature that needs it, for the error message.
 
     Raises:

@@ -1,4 +1,7 @@
-"""Runs call tests. All calls share one session with the program; after the program dies, a new session makes further calls."""
+"""Runs call tests, each of which calls a function of the program.
+
+All calls share one session with the program. If the program dies, the remaining calls are made in a new session.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares printed text and returned values under a reference's policy."""
+"""Compares printed text and returned values by the rules that the reference sets (`reference.Policy`)."""
 
 from __future__ import annotations
 

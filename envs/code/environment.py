@@ -32,11 +32,11 @@ class CodeOptions(SandboxedOptions):
     """Options for finding a program in a completion and for running it. The tests are in the reference."""
 
     extract: Method = "fenced"
-    """Where the program stands: in the last fenced block (fenced); there, or in the whole text if there is no fence
-    (fenced_or_all); in the whole text (all)."""
+    """What the program is. fenced: the last fenced block. fenced_or_all: the same, or the whole text if it has no fenced block.
+    all: the whole text."""
     continue_prefix: bool = False
-    """Whether a completion continues the reference's `prefix`, as a base model's does. The program is then `prefix` and
-    completion together."""
+    """Whether a completion continues the reference's `prefix`, as completions of a base model do. The program is then `prefix`
+    followed by the completion."""
     parallel: int | None = Field(None, ge=1)
     """How many tests of one program run at a time; by default one per usable core."""
     max_program_kb: int = Field(1024, ge=1, le=16 * 1024)

@@ -17,7 +17,8 @@ from verigym.envs.contract.schema import Prompt
 # thousands of functions and finds no two that agree on these and differ elsewhere.
 CALLS = (-50, -29, -13, -9, -7, -5, -4, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 9, 23, 36)
 LEAST_VALUES = 3
-"""Fewest different values of a function on `CALLS`. With fewer, a constant would pass most calls, so no task asks for it."""
+"""A function is used in a task only if it takes at least this many different values on the arguments in `CALLS`. If it took
+fewer, a program that returns a constant could pass most tests."""
 
 
 class Operation(NamedTuple):
@@ -28,9 +29,10 @@ class Operation(NamedTuple):
     code: str
     """With `{x}` for what the steps before it gave."""
     needs: int
-    """Lowest precedence at which `{x}` needs no parentheses: 0 for a sum, 1 for a product, 2 for a name or a call."""
+    """An expression put in the place of `{x}` needs parentheses if its precedence is below this value. The precedences are 0
+    for a sum, 1 for a product, and 2 for a name or a call."""
     gives: int
-    """How tightly the result does."""
+    """Precedence of the resulting expression."""
     value: Callable[[int, int], int]
 
 

@@ -50,12 +50,15 @@ def stopped(status: RunStatus, limits: CodeLimits, detail: str) -> Outcome:
 
 
 def failure_of(error: SandboxFailure) -> EnvironmentFailure:
-    """Return `error` as an EnvironmentFailure. It is retryable if `error` is; otherwise a person has to change something."""
+    """Return `error` as an EnvironmentFailure, which is retryable if `error` is.
+
+    If it is not retryable, its kind is `unavailable`: a person has to change something on the machine first.
+    """
     return EnvironmentFailure("backend" if error.retryable else "unavailable", error.message, retryable=error.retryable)
 
 
 def ours(error: SandboxFailure) -> Outcome:
-    """Return the outcome of a test in which the sandbox failed with `error`. It says nothing about the program."""
+    """Return the outcome of a test in which the sandbox failed with `error`: the program neither passed nor failed."""
     return Outcome(False, RunStatus.INFRA, error.message, failure_of(error))
 
 

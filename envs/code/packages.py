@@ -37,7 +37,7 @@ def importable(environment: Environment) -> dict[str, str] | None:
 
 
 def lacks_numpy(environment: Environment) -> bool:
-    """Return whether programs may import the usual packages but numpy, the most used of these packages, is not installed."""
+    """Return whether numpy is missing: programs may import the usual packages, which include numpy, but it is not installed."""
     usual = [
         one for one in _sandboxed(environment) if one.backend != "docker" and one.backend_options.get("packages", True) is True
     ]

@@ -161,7 +161,8 @@ class Policy(_Part):
     tuple_as_list: bool = True
     """Whether a tuple equals a list with the same items."""
     trust: Trust = "separate"
-    """`shared` runs assertions in the program's own process, for values that cannot cross. Verdicts can be forged there."""
+    """`separate`: assertions run in a process of their own, to which the program's values are sent. `shared`: they run in the
+    program's process, for values that cannot be sent. A program can then forge the verdict."""
 
 
 class CodeReference(Reference):
@@ -178,8 +179,9 @@ class CodeReference(Reference):
     policy: Policy = Policy()
     """How results become a verdict."""
     prelude: Prelude | None = None
-    """Which names a Python program can use without importing them: none, or those that online judges provide (leetcode). By
-    default only a program with a `class Solution` that `call` tests judge has the names of leetcode."""
+    """Which names a Python program can use without importing them. `none`: no names. `leetcode`: the names that online judges
+    provide. By default, it is `leetcode` if the program has a `class Solution` and at least one test is a `call` test, and
+    else `none`."""
     prefix: Text = ""
     """Code that the completion continues, such as HumanEval's prompt; used with the environment's option `continue_prefix`."""
     solution: Text | None = None

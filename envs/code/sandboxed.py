@@ -29,7 +29,7 @@ def _known(backend: str) -> str:
 Backend = Annotated[str, AfterValidator(_known)]
 """Name of a sandbox back end: one of `verigym.sandbox.BACKENDS`."""
 BackendOptions = Annotated[Mapping[str, JsonValue], AfterValidator(_typed)]
-"""Settings of the back end that the field `backend` names. In a model, `backend` must be declared before this field."""
+"""Settings of the back end that the field `backend` names. A pydantic model must declare `backend` before this field."""
 
 
 class SandboxedOptions(Options):
@@ -40,7 +40,7 @@ class SandboxedOptions(Options):
     backend_options: BackendOptions = {}
     """Settings of that sandbox, such as `workers` or `image`."""
     allow_unsafe: bool = False
-    """Whether to run on a machine that offers no isolation that holds. Only for programs you trust."""
+    """Whether to run programs even if this machine cannot isolate them securely. Only for programs you trust."""
 
 
 def open_named(options: SandboxedOptions) -> Sandbox:

@@ -39,16 +39,19 @@ T = TypeVar("T")
 
 
 def whole_references(part: str, environment: Environment, references: Mapping[str, Reference]) -> dict[str, Reference]:
-    """Return the references of `environment`, keyed as in the composition in which `environment` is the part named `part`."""
+    """Return the references of `environment`, which is the part named `part`, with the keys that the composition uses for them.
+
+    The keys are as described at the top of this module: `part`, or `part/inner`.
+    """
     if tuple(references) == (environment.name,):
         return {part: references[environment.name]}
     return {f"{part}/{inner}": reference for inner, reference in references.items()}
 
 
 def part_references(part: str, environment: Environment, references: Mapping[str, T]) -> dict[str, T]:
-    """Select the references of `part` from a composition's `references`, and key them as `environment`, the part, does.
+    """Select the references of one part from a composition's `references`, with the keys that the part itself uses for them.
 
-    This is the inverse of `whole_references`.
+    `part` is the part's name, and `environment` is the part. This is the inverse of `whole_references`.
     """
     if part in references:
         return {environment.name: references[part]}
@@ -72,9 +75,9 @@ def judge_in_group(
 ) -> list[Score]:
     """Return one score for each completion in `group`, for a composition in which some parts judge whole groups.
 
-    Each completion is first judged alone. If it needs the verdict of a part that judges groups, its judging stops there. Once
-    every completion has a score or has stopped, the first such part judges the whole group, and the completions without a score
-    are judged again.
+    Each completion is first judged alone. If that needs the verdict of a part that judges groups, judging the completion stops
+    there. When all completions have been tried, one of the parts that were needed, the first in `parts`, judges the whole
+    group. Then the completions without a score are judged again, and so on until all have a score.
 
     Args:
         group: the completions.
@@ -160,7 +163,7 @@ class Composition(ABC):
     def hardened(self) -> bool:
         """Return whether all parts declare that only a completion's text can make them raise.
 
-        A part that does not declare this reports its exceptions itself.
+        If some parts declare it and others do not, the exceptions of the others are still reported as bugs.
         """
         return all(map(is_hardened, self.parts.values()))
 

@@ -22,10 +22,10 @@ _OPPOSITE: dict[Expectation, Expectation] = {"maximum": "floor", "floor": "maxim
 class WeightedSum(Composition):
     """Composition whose reward is the weighted sum of its parts' rewards: correctness plus shaping.
 
-    The primary part judges correctness. It decides the status, so a CORRECT completion may get less than the maximum, and it
-    provides the answer; steps come from every part that scores steps. The rewards are not normalised: the range is the weighted
-    sum of the parts' ranges. The other parts together must weigh less than the primary, so that a wrong answer never outranks a
-    right one.
+    The primary part judges correctness: it alone decides the status and provides the answer. The other parts change only the
+    reward, so a CORRECT completion may get less than the maximum. Steps come from every part that scores steps. The rewards are
+    not normalised: the range is the weighted sum of the parts' ranges. The other parts together must be able to change the
+    reward by less than the primary part can, so that a wrong answer never outranks a right one.
 
     Args:
         weights: mapping from part name to weight. A negative weight makes the part a penalty. With weight 0 the part's reward
@@ -88,8 +88,9 @@ class WeightedSum(Composition):
     def expected_verdicts(self) -> ExpectedVerdicts:
         """Return the verdict that `check_env` expects for each kind of completion.
 
-        It is the floor or the maximum if all parts expect that, and else `free`. For a part with a negative weight, floor and
-        maximum are exchanged; parts with weight 0 are ignored.
+        This verdict is the floor if all parts expect the floor, and the maximum if all expect the maximum. Otherwise it is
+        `free`: any reward in the range is accepted. For a part with a negative weight, floor and maximum are exchanged. Parts
+        with weight 0 are ignored.
         """
 
         def agree(expectations: Mapping[str, Expectation]) -> Expectation:
@@ -157,7 +158,8 @@ class Gate(Composition):
     def expected_verdicts(self) -> ExpectedVerdicts:
         """Return the verdict that `check_env` expects for each kind of completion.
 
-        It is the floor if either part expects the floor, the maximum if both expect the maximum, and else `free`.
+        This verdict is the floor if either part expects the floor, and the maximum if both expect the maximum. Otherwise it is
+        `free`: any reward in the range is accepted.
         """
         return _expected_verdicts(self.parts, _all_of)
 
@@ -219,10 +221,11 @@ class _Extreme(Composition):
 
 
 class AllOf(_Extreme):
-    """Composition whose reward is the least of its parts' rewards. The status is CORRECT if every part is CORRECT.
+    """Composition whose reward is the least of its parts' rewards, each scaled to 0..1 by the range of its part.
 
-    Otherwise the status is that of the part with the least reward. Judging stops at the first part that gets its floor. The
-    answer is the primary part's (by default the first part's); steps come from every part that was judged.
+    The status is CORRECT if every part is CORRECT. Otherwise it is the status of the part with the least reward, or PARTIAL if
+    that part is CORRECT. Judging stops at the first part that gives its floor. The answer is the primary part's (by default the
+    first part's); steps come from every part that was judged.
     """
 
     _decisive = 0.0
@@ -232,7 +235,8 @@ class AllOf(_Extreme):
     def expected_verdicts(self) -> ExpectedVerdicts:
         """Return the verdict that `check_env` expects for each kind of completion.
 
-        It is the floor if any part expects the floor, the maximum if all expect the maximum, and else `free`.
+        This verdict is the floor if any part expects the floor, and the maximum if all expect the maximum. Otherwise it is
+        `free`: any reward in the range is accepted.
         """
         return _expected_verdicts(self.parts, _all_of)
 
@@ -256,9 +260,10 @@ class AllOf(_Extreme):
 
 
 class AnyOf(_Extreme):
-    """Composition whose reward is the greatest of its parts' rewards, with the status and answer of the part that gives it.
+    """Composition whose reward is the greatest of its parts' rewards, each scaled to 0..1 by the range of its part.
 
-    Judging stops at the first part that gets its maximum. Steps come from every part that was judged.
+    Status and answer are those of the part with the greatest reward. Judging stops at the first part that gives its maximum.
+    Steps come from every part that was judged.
     """
 
     _decisive = 1.0
@@ -268,7 +273,8 @@ class AnyOf(_Extreme):
     def expected_verdicts(self) -> ExpectedVerdicts:
         """Return the verdict that `check_env` expects for each kind of completion.
 
-        It is the maximum if any part expects the maximum, the floor if all expect the floor, and else `free`.
+        This verdict is the maximum if any part expects the maximum, and the floor if all expect the floor. Otherwise it is
+        `free`: any reward in the range is accepted.
         """
 
         def expect(expectations: Mapping[str, Expectation]) -> Expectation:

@@ -28,14 +28,16 @@ class Term:
     steps: bool
     """Whether its verdicts hold steps."""
     absent: tuple[float, ...] = ()
-    """Rewards to assume where a Gate left a part unjudged: entry i applies if name i of the path `part` was not judged."""
+    """Rewards to assume if a Gate left a part unjudged, one for each name in the path `part`. For example, if `part` is `a/b`,
+    the first entry applies if the part `a` was not judged, and the second if `a` was judged but `a/b` was not."""
 
     def reward(self, score: Score) -> float | None:
         """Return the part's reward in `score`, a score of the composition, or None if the score has no reward for this part.
 
-        If a Gate's condition failed, the second part was not judged, and the gate's reward is the second part's floor. For each
-        part inside the second part, this method then returns the end of its reward range that contributes least to the gate's
-        reward. A negative weight of the gate does not change this.
+        If the condition of a Gate failed, the gate's second part was not judged, and the gate's reward is the floor of the
+        second part. If this term is the second part, this method returns that floor. If this term is a part inside the second
+        part, the method returns the end of the term's reward range that contributes least to the gate's reward: the low end if
+        the term's weight within the second part is positive, and else the high end. The weight of the gate does not matter.
         """
         if not score.scored or not self.part:
             return score.reward
@@ -83,7 +85,7 @@ def terms_of(environment: Environment) -> tuple[Term, ...]:
 def step_parts(environment: Environment) -> frozenset[str]:
     """Return the names of all parts that score steps, including parts of weight 0.
 
-    For an environment without parts that scores steps, the only name is "".
+    If the environment scores steps but has no parts, the only name is "".
     """
     if not isinstance(environment, Composition):
         return frozenset({""} if scores_steps(environment) else ())

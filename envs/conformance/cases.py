@@ -24,7 +24,7 @@ class Case:
     prompt: Prompt
     completion: Completion
     stress: bool = False
-    """Whether judging may take long. If so, the case is judged only once in each of the two processes."""
+    """Whether judging may take long. If so, the case is judged only twice: once in each of the check's two processes."""
 
 
 def cases_of(prompt: Prompt, gold: str | None, *, stress: bool) -> Iterator[Case]:

@@ -36,8 +36,8 @@ BUDGET_S = 10.0
 TOTAL_S = 300.0
 MEMORY_BYTES = 4 * 2**30
 JUDGINGS, STRESS_JUDGINGS = 5, 2
-"""How often an ordinary completion and a stress case, which may take long to judge, are judged. Both are judged once in each
-of two processes; an ordinary one also again, in an event loop and in threads."""
+"""How often an ordinary completion is judged, and how often a stress case, which may take long. Each is judged once in each of
+two processes. An ordinary completion is judged three more times: plainly, in an event loop and in threads."""
 PATIENCE = 2
 """Judging is killed after this many times the time budget, so that the report can tell slow judging from hanging."""
 

@@ -96,7 +96,11 @@ def verdict_rows(environment: Environment, cases: Sequence[Case], outcomes: Sequ
 
 
 def worker_row(started: CheckRow, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> CheckRow:
-    """Return the row on the worker process: `started` if it lived, or a failed row with the first completion that killed it."""
+    """Return the row on the worker process, which fails if a completion killed the process.
+
+    It then shows the first such completion. Otherwise, or if the process could not be started, the row is `started`, which says
+    how the start went.
+    """
     died = [pair for pair in zip(cases, outcomes, strict=True) if _has_kind(pair[1], "died")]
     if not died or not started.passed:
         return started
@@ -192,8 +196,8 @@ def score_rows(
 def raised_rows(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Iterator[CheckRow]:
     """Yield a failed row for each different cause of an exception in `judge`, or one passed row if there was no exception.
 
-    In the report these rows come before the rows on verdicts. If one cause makes both kinds of rows fail, the report therefore
-    shows it first with its location in the code.
+    An exception also makes rows on verdicts fail. The rows on exceptions come first in the report, so that the reader sees the
+    exception's location in the code before the wrong verdicts.
     """
     scores = [(case, score) for case, score in zip(cases, outcomes, strict=True) if isinstance(score, Score)]
     raising = [(case, score.raised, score.scored) for case, score in scores if score.raised is not None]

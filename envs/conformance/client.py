@@ -97,7 +97,7 @@ class EnvironmentClient:
         return Completion(**form) if isinstance(form, dict) else form
 
     def play(self, plays: Sequence[Play]) -> list[Played] | NoReply:
-        """Play episodes concurrently, one turn of each in rotation, and return them."""
+        """Play episodes at the same time, and return them. First one turn of each is played, then the next turn of each."""
         sent = [play.model_dump(mode="json") for play in plays]
         replies = self._request({"do": "play", "plays": sent}, count=sum(len(play.texts) + 1 for play in plays))
         if isinstance(replies, NoReply):
@@ -151,10 +151,10 @@ def outcome_of(reply: Mapping[str, Any]) -> Score | NoReply:
 def start_clients(
     environment: Environment, budget: CheckBudget
 ) -> Iterator[tuple[CheckRow, tuple[EnvironmentClient, EnvironmentClient] | None]]:
-    """Start two processes that run the environment; they end with the context.
+    """Context manager that starts two processes that run the environment, and stops them on exit.
 
-    Yield the report row "works in a worker process", and the two clients or None if no process starts. If the environment
-    cannot be pickled, this row fails, and forked processes are used instead.
+    Its value is the report row "works in a worker process", with the two clients, or with None if no process starts. If the
+    environment cannot be pickled, the row says that the check failed, and forked processes are used instead.
     """
     name, expected = "works in a worker process", "starts and lives"
     arguments, row = (environment, budget.memory_bytes), CheckRow(name, True, expected, "lives")

@@ -48,7 +48,7 @@ ADVICE: Mapping[str, str] = {
 """What to do where a row fails, by its name."""
 
 Group = Literal["empty", "garbage", "any"]
-"""Which field of `ExpectedVerdicts` says what verdict a text must get; with `any`, each reward in the range will do."""
+"""What verdict a text must get: the one in this field of `ExpectedVerdicts`, or with `any` each one with a reward."""
 
 
 class EpisodeCase(NamedTuple):
@@ -68,7 +68,8 @@ class Finding(NamedTuple):
     reason: str = ""
     """The verdict's, where the finding is about a verdict."""
     broke: bool = False
-    """Whether the episode could not be played at all. Other checks then report the same problem."""
+    """Whether the episode could not be played at all. Other checks on it then fail with the same `got`, and the report shows
+    these failures together, as having one cause."""
 
 
 def episode_rows(

@@ -37,11 +37,11 @@ class Played(BaseModel):
     tools: tuple[str, ...] = ()
     """The session's tools."""
     problem: str = ""
-    """The session's first violation: which call raised, or returned something that is no Turn, Reply or outcome; else empty."""
+    """The session's first violation of the contract, or empty: which call raised an exception or returned an invalid value."""
     altered: str = ""
     """The first turn that `read` gave another role or text."""
     closed_again: str = ""
-    """What a second call of `close` did, if it did anything different from the first; else empty."""
+    """What the second call of `close` did, such as raise an exception; empty if it returned the same as the first call."""
     after_close: str = ""
     """What a turn after closing got, where that is no UsageError."""
     score: dict[str, Any] | None = None
@@ -149,7 +149,9 @@ def _mapping(outcome: object) -> Mapping[str, JsonValue]:
 
 
 def play_all(environment: Any, plays: Sequence[Play], score: Callable[[Prompt, Completion], dict[str, Any]]) -> list[Played]:
-    """Play the episodes `plays` concurrently, one turn of each in rotation. Judge them and return them with their scores.
+    """Play the episodes `plays` at the same time, judge them, and return them with their scores.
+
+    First one turn of each episode is played, then the next turn of each, and so on.
 
     Args:
         environment: the environment that opens the sessions.

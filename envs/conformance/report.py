@@ -34,7 +34,8 @@ class FailureCause:
     """Failed checks with a common cause."""
 
     example: CheckRow
-    """The first failed check on a text that is not garbage, since garbage explains least; else the first failed check."""
+    """The first failed check on a completion that is not garbage, since garbage explains least. If all these failed checks are
+    on garbage, the first of them."""
     names: tuple[str, ...]
     """Names of all of them, the example's first."""
 

@@ -35,8 +35,8 @@ def serve(sock: socket.socket, environment: Environment, memory_bytes: int | Non
     Args:
         sock: the worker's end of the connection.
         environment: the environment to check.
-        memory_bytes: limit on the address space that the process adds to its initial one, which a forked process inherits from
-            its parent.
+        memory_bytes: how much the process may enlarge its address space; None for no limit. What it has at the start does not
+            count, since a forked process inherits that from its parent.
         parent_pid: process id of the client.
     """
     settle(sock, None if memory_bytes is None else memory_bytes + _held_bytes(), parent_pid)

@@ -20,7 +20,8 @@ def is_echo(prompt: Prompt, text: str, repeated: Sequence[str] = (), *, parts: b
     Args:
         prompt: the task.
         text: the response.
-        repeated: further texts from the prompt that only echo it, such as a request that the model was told to repeat.
+        repeated: further texts from the prompt. A response that only repeats them is an echo too. An example is a request that
+            the model was told to repeat before it answers.
         parts: whether repeating a part of a message is also an echo, if that part is at least half of the message.
     """
     left = said = _joined(text)

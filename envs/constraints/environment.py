@@ -52,9 +52,10 @@ class ConstraintsOptions(Options):
     """Options for reading responses and for the reward of following only some of the instructions."""
 
     mode: Literal["strict", "loose"] = "strict"
-    """`loose`: an instruction also counts as followed if the text follows it without `*`, or without its first or last line."""
+    """`strict`: the response as it is must follow an instruction. `loose`: the instruction also counts as followed if the
+    response follows it once `*`, its first line or its last line is removed."""
     reward: Literal["all", "share"] = "all"
-    """1 when all instructions are followed and else 0, or the share that is followed."""
+    """`all`: 1 if all instructions are followed, and else 0. `share`: the share of the instructions that are followed."""
     strict_echo: bool = True
     """Whether a response that is nothing but the prompt again gets the floor, though it may follow the instructions."""
     skip_thinking: bool = True

@@ -93,7 +93,10 @@ def repeats(text: str, *, small_n: Count) -> bool:
     missing="it needs nltk's model averaged_perceptron_tagger_eng, which no package carries; leave the instruction out",
 )
 def start_verb(text: str) -> bool:
-    """Always raise EnvironmentFailure. The check needs a model that no package provides; it is listed for completeness."""
+    """Always raise EnvironmentFailure, since the check needs a model that no package provides.
+
+    The instruction is registered only so that the table holds all of IFBench's instructions.
+    """
     raise EnvironmentFailure("unavailable", "words:start_verb needs nltk's tagger model")
 
 

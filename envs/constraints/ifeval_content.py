@@ -105,7 +105,8 @@ def postscript(text: str, *, postscript_marker: Text) -> bool:
 def repeat_prompt(text: str, *, prompt_to_repeat: Text) -> bool:
     """Return whether `text` begins with `prompt_to_repeat`, in any case.
 
-    Whether an answer follows the repeated text is checked elsewhere, by the option `strict_echo`.
+    This check accepts a response that ends there. With the option `strict_echo`, a response that only repeats the prompt gets
+    the floor.
     """
     return text.strip().lower().startswith(prompt_to_repeat.strip().lower())
 

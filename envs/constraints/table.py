@@ -84,7 +84,16 @@ def constraint(
     copies: bool = False,
     missing: str = "",
 ) -> Callable[[C], C]:
-    """Return a decorator that registers a check `(text, *, argument: Type, ...) -> bool` under `id`, by which prompts name it.
+    """Return a decorator that registers a check, a function `(text, *, argument: Type, ...) -> bool`.
+
+    Args:
+        id: `family:name`, the name of the instruction in prompts.
+        definition: in one line, what a response must do.
+        rule: function that is called with the check's arguments, and says why they do not fit together; an empty text if
+            they do. By default all arguments fit.
+        needs: packages of the extra `constraints` that the check imports.
+        copies: whether the right response is a part of the prompt.
+        missing: why the instruction cannot be checked at all; empty if it can be checked.
 
     Raises:
         UsageError: another function has this id.

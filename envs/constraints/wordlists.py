@@ -18,7 +18,8 @@ ABBREVIATIONS = _words(
     "a.a a.c a.h a.t b.f d.h d.w e.f e.h e.l e.m f.g f.j g.d g.f g.k h.c h.f h.m j.b j.c j.j j.k j.p j.r",  # first names
     "l.f l.p m.j r.a r.h r.j r.k r.t t.j w.c w.r w.w",
 )
-"""Abbreviations of Punkt's English model. "i.e.", "e.g." and "P.S." are missing there, so they end a sentence."""
+"""The abbreviations in Punkt's English model; a full stop after one ends no sentence. As in that model, "i.e.", "e.g." and
+"P.S." are missing, so the full stop after them does end a sentence."""
 
 FUNCTION_WORDS = _words(
     "the a an this that these those some any each every all both many most such no another other",

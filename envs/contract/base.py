@@ -176,8 +176,8 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     grades_groups: bool = False
     """Whether `score_group` judges the completions of a prompt together, to compare them or to batch the work."""
     hardened: bool = False
-    """Whether the author declares that only a completion's text can make `judge` raise. Such a completion gets LIMIT, and the
-    exception is not reported as a bug."""
+    """Whether the author declares that only a completion's text can make `judge` raise. A completion that does so gets LIMIT,
+    and the exception is not reported as a bug."""
     scores_steps: bool = False
     """Whether scores have `steps`, each with its own reward. Must be True in an environment that sets `Score.steps`."""
 
@@ -208,8 +208,9 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     def audit(self, prompt: Prompt) -> str | None:
         """Return a message that says what is wrong with the reference of `prompt` and how to fix it, or None if it is sound.
 
-        `verigym validate` calls this method for every row of a data set, even if the row's gold scores the maximum. Report also
-        a gold that only an identical text can match. The method is optional in environments that do not extend BaseEnvironment.
+        `verigym validate` calls this method for every row of a data set, even if the row's gold scores the maximum. An override
+        should also return a message if only an exact copy of the gold can score, for example because the gold cannot be parsed.
+        The method is optional in environments that do not extend BaseEnvironment.
         """
         return None
 

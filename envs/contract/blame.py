@@ -1,9 +1,9 @@
 """The blame rule: decides whether the completion or the grader is at fault when judging raises an exception.
 
 To decide, the grader also judges a control, which is a completion known to be valid. If only the completion makes the grader
-raise, the completion is at fault and gets LIMIT, with the floor reward. If the control does so too, the grader is broken: the
-score is an ERROR without a reward. Failures that no text can cause (files, network, imports) are the grader's, and no control
-is needed. `grading/kill_rule.py` applies the same rule to worker processes that die or hang.
+raise, the completion is at fault and gets LIMIT, with the floor reward. If the control makes it raise too, the grader is
+broken: the score is an ERROR without a reward. Failures that no text can cause (files, network, imports) are the grader's, and
+no control is needed. `grading/kill_rule.py` applies the same rule to worker processes that die or hang.
 """
 
 from __future__ import annotations

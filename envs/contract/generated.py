@@ -1,7 +1,9 @@
 """Base class of environments that generate their tasks. It maps (split, seed, index) to a prompt with its reference.
 
-The task depends only on the sha256 of (stream, seed, split, index). The split of a question depends only on the question's
-hash, so no question of the test split occurs in training, whatever the seeds and difficulty levels.
+Tasks are drawn from a random generator that is seeded with the sha256 of (stream, seed, split, index); the stream is a text
+that differs between environments. A drawn task is used only if its question belongs to the requested split. The hash of the
+question decides to which split it belongs, so no question of the test split occurs in training, whatever the seeds and
+difficulty levels.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class GeneratedTasks(BaseEnvironment[R, Opts]):
         """Return a task. All its randomness comes from `rng`."""
 
     def stream(self) -> str:
-        """Return the first part of the key that seeds the random generator. It must differ between environments."""
+        """Return the first part of the random generator's seed, (stream, seed, split, index). It must differ by environment."""
         return self.name
 
     def drawn(self, split: str, seed: int, index: int) -> Made:

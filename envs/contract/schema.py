@@ -178,9 +178,9 @@ class Completion(_Frozen):
     text: str
     token_ids: tuple[int, ...] | None = None
     finish_reason: FinishReason | None = None
-    """What ended the completion: the model (stop), its token limit (length), or a failure or stop on our side (abort). Episodes
-    also end by the limit of turns (turns), a full context (context), or a turn that crashed its session (limit, with the reason
-    in `outcome`)."""
+    """What ended the completion. stop: the model. length: the token limit. abort: generation or the environment failed, or the
+    run stopped it. Three more values occur only in episodes. turns: the limit of turns. context: the model's context was full.
+    limit: a turn of the model crashed the session; `outcome` says why."""
     turns: tuple[Turn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
     """All turns of an episode after the prompt; empty if the completion is a single answer."""
     outcome: Mapping[str, JsonValue] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
@@ -291,9 +291,9 @@ class Score(_Frozen):
     reward: float | None
     status: Status
     components: Components = Field(default_factory=dict)
-    """Numbers by name, such as the terms of the reward; None for a number that could not be computed. They are logged, and the
-    `reward_weights` of the algorithm gdpo refer to them, but the reward is not computed from them. In a composition's score,
-    `part` names a part's reward and `part/component` a component of the part."""
+    """Numbers by name, such as the terms of the reward; None for a number that could not be computed. All are logged, and the
+    `reward_weights` of the algorithm gdpo name some of them. The reward is not computed from these numbers. In a composition's
+    score, the reward of the part `math` has the name `math`, and the part's component `x` has the name `math/x`."""
     answer: str | None = None
     reason: str = ""
     steps: tuple[StepScore, ...] | None = None

@@ -49,7 +49,7 @@ class Reply(BaseModel):
 
     messages: tuple[Message, ...] = ()
     """What the model reads next: messages of the roles `tool` and `user`. Lone surrogates become U+FFFD, since no tokenizer
-    accepts them; otherwise a model could end its episode with an error by making a tool repeat one."""
+    accepts them. Without this, a model could make a tool repeat a lone surrogate, and the episode would end in an error."""
     done: bool = False
     """Whether the episode is over. If not, there is at least one message."""
     reward: float | None = Field(default=None, allow_inf_nan=False)
@@ -113,6 +113,7 @@ class Interactive(Protocol):
 def opens_sessions(environment: object) -> bool:
     """Return whether `environment` has episodes.
 
-    A wrapper always has a method `open`, so its attribute `opens_sessions` says whether a wrapped environment has episodes.
+    An environment with a method `open` has episodes, unless its attribute `opens_sessions` is false. Wrappers need that
+    attribute: they always have `open`, but the environment inside may have no episodes.
     """
     return isinstance(environment, Interactive) and bool(getattr(environment, "opens_sessions", True))

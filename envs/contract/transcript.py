@@ -32,7 +32,7 @@ class Transcript:
         self.written += 1
 
     def replace_last(self, turn: Turn) -> None:
-        """Replace the last turn by `turn`, the same turn as the session has parsed it, with its tool calls."""
+        """Replace the last turn by `turn`: the same text, but parsed by the session, which has added the tool calls."""
         self.turns[-1] = turn
 
     def answer(self, reply: Reply) -> None:

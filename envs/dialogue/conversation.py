@@ -34,7 +34,8 @@ def as_text(prompt: Prompt, completion: Completion) -> str:
     """Return the conversation of an episode as one text, without tool calls and their results.
 
     A line `--- user CODE ---` or `--- assistant CODE ---` begins each turn. CODE is a hash of all turns, so no turn can contain
-    such a line. Chat control tokens in the turns are broken up, so no turn can end the quotation that a judge reads.
+    such a line. A judge reads the conversation as a quotation. Control tokens of chat templates are broken up in the turns, so
+    that no turn can end this quotation.
     """
     lines = opening(prompt)
     if completion.turns:

@@ -292,7 +292,11 @@ class DialogueSession:
         return Reply(done=True)
 
     def close(self) -> Mapping[str, JsonValue]:
-        """End the conversation. Return how it ended, how many messages the user wrote, and what they cost."""
+        """End the conversation. Return how it ended, how many messages the user wrote, and the requests and tokens they took.
+
+        The cost in dollars is included if the options state prices, and the tools' outcome if the judging environment has
+        tools.
+        """
         self._closed = True
         outcome = dict(self._tools.close()) if self._tools is not None else {}
         cost = components(self._user.spent, self._options)

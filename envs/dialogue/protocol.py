@@ -1,9 +1,9 @@
 """The request to the model that plays the user, and the parser of its reply.
 
 Everything that the policy has written is quoted as in the `judge` environment: between lines with a code that is a hash of all
-quoted texts. To end the conversation, the user's model writes a second code, which is derived from the first. The policy cannot
-write either code, since its text would have to contain a hash of itself. So the policy cannot make the user's model end the
-conversation by repeating a text.
+quoted texts. To end the conversation, the user's model writes a second code, which is a hash of the first. Both codes depend on
+the policy's text, so the policy cannot write a text that contains one of them. Hence it cannot end the conversation by making
+the user's model repeat a text.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _CONTROL = "I see. Could you tell me more?"
 
 
 class TextRefused(Exception):
-    """The endpoint gives no readable reply to the assistant's text, although it replies to a plain text in its place."""
+    """The endpoint gives no readable reply to the assistant's text, but does reply if a harmless text stands in place of it."""
 
 
 class SimulatedUser:
@@ -80,7 +80,10 @@ class SimulatedUser:
 
 
 def capped(text: str, most: int) -> str:
-    """Return `text` with its middle cut out, so that about `most` characters remain at most."""
+    """Return `text`, without its middle if it is longer than `most` characters.
+
+    About `most` characters then remain, and a note between them says how many were left out.
+    """
     if len(text) <= most:
         return text
     half = most // 2

@@ -28,7 +28,7 @@ _PLAIN = _SCALES | {"square", "cubic"}
 def after_box(text: str, start: int = 0) -> str:
     r"""Return the percent sign, degree sign, base, scale word or unit at `start` in `text`, or an empty string.
 
-    A unit that a formula would read as letters is returned inside `\text`.
+    Inside a formula, a unit such as `m` would be parsed as a variable, so it is returned as `\text{m}`.
     """
     text = text[start : start + _REACH]
     sign = _SIGN.match(text)

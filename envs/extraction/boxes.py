@@ -2,8 +2,8 @@ r"""Scanner of boxes: `\boxed{...}`, `\fbox{...}`, `\boxed 5`, `\boxed\frac12`; 
 
 The scan takes linear time, even for two hundred thousand opened boxes: repetitions in the token pattern are possessive or
 bounded or can end in only one way, and a stack matches the braces. Boxes in code fences, in backticks or after a percent sign
-count, since models put answers there. Two damaged spellings count too: `\beginboxed{5}`, and a control character (backspace or
-form feed) in the place of `\b` or `\f`, which a faulty decoding leaves.
+count, since models put answers there. Two damaged spellings count too. One is `\beginboxed{5}`. In the other, `\b` or `\f` was
+decoded as an escape, so that a control character (backspace or form feed) stands in its place.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Box(NamedTuple):
     """End of the box."""
 
     def content(self, text: str) -> str:
-        """Return the content of the box in `text`; for boxes nested directly, that of the innermost box."""
+        r"""Return the content of the box in `text`. If a box holds only another one, `\boxed{\boxed{5}}`, it is the inner content."""
         inner = text[self.inside : self.end].strip()
         for _ in range(_NESTED):
             boxes = scan(inner) if len(inner) <= _UNWRAPPED and MARK.match(inner) else []
@@ -136,7 +136,7 @@ _AND = re.compile(r"(?<![A-Za-z])(?:and|land)(?![A-Za-z])|[和与]")
 _LONGEST_GAP = 80
 MAX_BOXES = 64
 MAX_ROW_CHARS = 4_000
-"""Limits of a row, in boxes and in characters. A longer row is a list of guesses, not an answer."""
+"""Limits of a row: `MAX_BOXES` boxes, and `MAX_ROW_CHARS` characters. A longer row is a list of guesses, not an answer."""
 _MOST_WORDS = 5
 # Words by which a second box is no correction of the first but a doubt: `\boxed{4} or maybe \boxed{5}`.
 _HEDGE = re.compile(

@@ -1,12 +1,14 @@
 """Finds the program in a completion: its fenced code blocks, in one linear pass over the lines that can open or close one.
 
-Fences follow CommonMark, with these exceptions for completions:
+A fence is a line with three or more backticks, or with three or more tildes. Fences follow CommonMark, with these exceptions
+for completions:
 
 - A fence may have any indentation (in lists), stand in a quotation (`>`) or follow an opening tag (`<answer>`).
-- If a block is open, a fence of the same kind that names a language opens a new block. So a draft that breaks off does not
+- Inside a block, a fence of the same character that names a language opens a new block. So a draft that breaks off does not
   swallow the next block, and a program inside a markdown answer is found.
-- A fence of the same kind with any other text behind it closes the block.
-- If no fence of the same length follows a long fence, a shorter fence closes its block.
+- A fence of the same character closes the block even if other text, which names no language, follows it on its line.
+- A block whose opening fence has more than three characters should end with a fence of at least that length. If none follows,
+  a shorter fence ends the block.
 """
 
 from __future__ import annotations
@@ -156,8 +158,8 @@ def _read(text: str, short: frozenset[int]) -> tuple[list[Block], list[_Open]]:
 def sole_block(text: str, language: str = "") -> tuple[str, str]:
     """Return (content, problem) for a `text` that must be a single fenced block; `problem` is empty if it is.
 
-    This is stricter than `blocks`: no text may stand outside the block, and a fence within the block that closes it counts as
-    the end of a first block.
+    This is stricter than `blocks`: no text may stand outside the block. If a line before the last could close the block, `text`
+    counts as more than one block.
 
     Args:
         text: the whole answer.

@@ -60,8 +60,8 @@ def cut(gold: str) -> GoldText:
 def gold_candidates(golds: Sequence[str]) -> Iterator[str]:
     """Yield completions that may satisfy all parts of a composition.
 
-    First come the golds alone, then each other gold with its answer replaced by that of the first gold, then pairs of golds
-    joined.
+    First comes each gold alone. Then comes each gold but the first, with its answer replaced by the answer of the first gold.
+    Last come texts that join the first gold and another one.
 
     Args:
         golds: the golds of the parts, the primary part's first.

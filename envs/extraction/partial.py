@@ -1,6 +1,6 @@
 r"""Whether a box holds only a part of a formula: `-\boxed{5}`, `\boxed{5}/2`, `2\boxed{5}`, `\sqrt{\boxed{5}}`.
 
-Two hundred characters on either side of the box are examined (`sides.py`), including those outside its enclosing brackets.
+Two hundred characters on either side of the box are examined (`sides.py`), even beyond brackets that enclose the box.
 """
 
 from __future__ import annotations

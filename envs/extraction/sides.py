@@ -34,7 +34,8 @@ _SPACES = frozenset((r"\,", r"\;", r"\:", r"\!", r"\ ", r"\/", "~", "&"))
 _COLORS = frozenset("color textcolor colorbox".split())
 _GAPS = frozenset((r"\quad", r"\qquad"))
 ACROSS = frozenset("* / ± < > mod".split())
-"""Kinds of operators that connect a box with a token in the next table cell or across a wide space. Values do not."""
+"""Kinds of operators that connect with a box even from the next table cell or across a wide space. From there, a number or a
+letter does not connect with the box as a factor."""
 DELIMITERS = frozenset(("$", r"\(", r"\)"))
 _EMPHASIS = frozenset("*_`\"'")
 NUMERAL = re.compile(r"[0-9]++(?:[.,][0-9]++)*")
@@ -88,10 +89,11 @@ def _inside(left: list[str], math: bool) -> list[str]:
 
 
 def owner(left: list[str]) -> tuple[str, list[str]]:
-    r"""Return the command whose argument an open bracket begins, and the tokens left of the command.
+    r"""Return the command to whose argument an open bracket belongs, and the tokens left of the command.
 
-    `left` holds the bracket and the tokens left of it, in leftward order. The last bracket of `\frac{1}{` belongs to `\frac`,
-    that of `x^{` to `^`, and that of `\textcolor{red}{` to `\textcolor`.
+    `left` holds the bracket and the tokens left of it, in leftward order. If there is no such command, it is an empty string,
+    and the tokens left of the bracket are returned. The last bracket of `\frac{1}{` belongs to `\frac`, that of `x^{` to `^`,
+    and that of `\textcolor{red}{` to `\textcolor`.
     """
     rest = left[1:]
     while left[0] == "{" and rest and rest[0] in "}]":
@@ -118,7 +120,10 @@ def bracket(tokens: list[str]) -> int:
 
 
 def lookup(token: str) -> tuple[str, str]:
-    """Return the kind and the meaning of a command, or two empty strings for any other token."""
+    r"""Return the kind and the meaning of a LaTeX command, as in `latex.commands.COMMANDS`; (" ", " ") for any other token.
+
+    For example, `\leq` is a relation (`rel`) that means `<=`.
+    """
     return COMMANDS.get(token[1:], (" ", " ")) if token[:1] == "\\" else (" ", " ")
 
 
@@ -152,7 +157,7 @@ def is_words(tokens: list[str]) -> bool:
 
 
 def breaks(tokens: list[str], rest: list[str]) -> bool:
-    """Return whether a line break stands in `tokens` before `rest`, which is the end of `tokens`."""
+    """Return whether a line break stands in the first part of `tokens`; `rest` is the remaining part of them."""
     return any("\n" in token for token in tokens[: len(tokens) - len(rest)])
 
 

@@ -42,14 +42,15 @@ class FormatOptions(Options):
     opened_by_prompt: bool = False
     """Whether the chat template writes the first opening tag, so that completions begin inside it."""
     answer_in: str = "after"
-    """Where the answer stands that the next four options check: after the last tag (without tags: everywhere), or in the
-    named tag."""
+    """Where the answer stands: after the last tag (without tags, the whole completion), or in the named tag. The options
+    `fence`, `json_answer`, `json_schema` and `pattern` check this answer."""
     fence: str | None = None
     """Language of the single fenced code block that the whole answer must be; '': any language or none; None: no check."""
     json_answer: bool = False
     """Whether the answer must be JSON, without nan and duplicate keys. With `fence`, the answer is the block's content."""
     json_schema: Mapping[str, JsonValue] | None = None
-    """A JSON Schema (draft 2020-12) that the JSON follows. Patterns are read by RE2; references stay inside the schema."""
+    """A JSON Schema (draft 2020-12) that the JSON answer must follow. Its patterns have RE2's syntax, and each `$ref` must
+    point into the schema itself."""
     pattern: str | None = None
     """A regular expression in RE2's syntax that the whole answer must match. With `fence`, the answer is the block's
     content."""

@@ -24,7 +24,8 @@ from verigym.envs.tools.episode import Policy
 
 MOST_GUESSES = 100
 LEAST_DIGITS = 4
-"""Fewest digits of a hidden number. A count of guesses has fewer digits, so no text of the game shows the number by chance."""
+"""Fewest digits of a hidden number. The texts of the game also state how many guesses are left or used. Those counts have fewer
+digits, so none of them equals the hidden number by chance."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _PLAIN = re.compile(r"(?:guess:[ \t]?)?(-?[0-9]{1,18})", re.IGNORECASE)

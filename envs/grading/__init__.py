@@ -1,6 +1,6 @@
 """Grading in bulk: the Grader with its worker processes, kill rule, retries and cache.
 
-- `grader` is the API. `engine` holds its threads; each owns one of `workers`.
+- `grader` is the API. `engine` holds the grader's threads, each of which owns one worker (`workers`).
 - `process` starts a worker's process, which runs `child`; both exchange messages through `channel`.
 - `judging` applies the blame rule (completion or grader at fault?) to exceptions of an environment, `kill_rule` to workers that
   die or hang, and `group_blame` to groups. `breaker` stops grading with an environment that keeps crashing its workers.

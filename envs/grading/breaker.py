@@ -28,8 +28,8 @@ class Breaker:
     kills or hangs its worker. After a failed control, other items of the same prompt get ERROR at once, and an item of another
     prompt is graded only after a control of its own has passed. After failed controls on `THRESHOLD` different prompts in a
     row, the environment is declared broken for `cooldown_s` seconds, and all its items get ERROR at once. (One prompt is not
-    enough, since its gold may be bad.) After this pause, a single item may try its control: success ends the block, and failure
-    doubles the pause.
+    enough, since its gold may be bad.) After this pause, the control of a single item is tried. If it passes, grading goes on
+    as usual. If it fails, another pause follows, which is twice as long.
     """
 
     def __init__(self, cooldown_s: float = COOLDOWN_S) -> None:

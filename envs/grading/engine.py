@@ -41,7 +41,7 @@ class Job:
 
     @property
     def keys(self) -> list[str]:
-        """Return the cache key of each verdict. In a group, a key also depends on all completions and on the position."""
+        """Return the cache key of each verdict. In a group, the key depends on all completions and on this one's position."""
         return [sha256_hex(f"{self.key}/{place}") for place in range(len(self.completions))] if self.together else [self.key]
 
     @property
@@ -75,7 +75,7 @@ class Engine:
         self._cache = cache
         self._code = {name: cache_code(one) if cache is not None else "" for name, one in environments.items()}
         """For each user-written environment, a hash of its code. It is part of the cache key, since an author may edit the code
-        without raising `version`."""
+        without increasing `version`."""
         self.counter = StatsCounter()
         self._log = ThrottledLog()
         self._queue: FairQueue[Job] = FairQueue(concurrency)

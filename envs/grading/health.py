@@ -11,7 +11,8 @@ from verigym.envs.contract.schema import Score, Status
 LAST = 200
 """Completions by which the share of exceptions is measured."""
 BROKEN_SHARE = 0.2
-"""If a judge raises on more than this share of the last completions, its exceptions are blamed on the judge, not the texts."""
+"""If a judge raises on more than this share of the last `LAST` completions, its exceptions are blamed on the judge, not the
+texts."""
 LEAST = 20
 """Completions before the share is looked at."""
 UNREAD = 64
@@ -54,8 +55,8 @@ class Health:
     def reward(self, score: Score | None) -> float | None:
         """Count a completion and return its reward, or None if it has none. A `score` of None means an unusable row.
 
-        If the judge raised on the completion, the score's reward stands as long as such exceptions are rare. If they are
-        frequent, the judge is to blame, and the completion gets no reward.
+        If the judge raised on the completion, its score counts as long as such exceptions are rare. If the share of completions
+        with an exception exceeds `BROKEN_SHARE`, the judge is to blame, and this completion gets no reward.
         """
         self._silent += 1
         if score is None:

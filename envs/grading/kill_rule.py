@@ -1,8 +1,8 @@
 """The blame rule for workers that die or hang: is the completion or the grader at fault?
 
-The item is tried on two workers. If both die, a control (the prompt's own gold, or a plain answer if there is none) is graded
-on a fresh worker under the same limits. If that works, the completion is at fault and gets LIMIT, with the floor reward. If
-not, the grader is at fault, and the score is an ERROR. `group_blame.py` applies the rule to groups.
+The item is tried on two workers. If both die or hang, a control (the prompt's own gold, or a plain answer if there is none) is
+graded on a fresh worker under the same limits. If that works, the completion is at fault and gets LIMIT, with the floor reward.
+If not, the grader is at fault, and the score is an ERROR. `group_blame.py` applies the rule to groups.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ START_PAUSES_S = (0.3, 1.0)
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of grading an item or a group: one score per completion, and whether to cache the scores or to try again."""
+    """Result of grading an item or a group: one score per completion, whether to cache them, and whether to try again."""
 
     scores: list[Score]
     cacheable: bool = False
-    """Whether the scores may be cached: only if the environment gave them. A LIMIT of this rule depends on the run's limits."""
+    """Whether the scores may be cached: only if the environment gave them. A LIMIT that the kill rule gave is not cached, since
+    it depends on this run's limits of time and memory."""
     final: bool = True
     """Whether another try would be pointless now."""
 

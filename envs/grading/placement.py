@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from verigym.envs.grading.engine import Engine
 
 CLUSTERS: Mapping[str, str] = {"ray": "verigym.cluster.ray_cluster:open_engine"}
-"""For each kind of cluster, `module:function` of the function that returns its engine. The function takes the environments by
-name, an address, and the engine's settings."""
+"""Mapping from each kind of cluster to the function, written `module:function`, that returns an engine for such a cluster. The
+function takes a mapping from name to environment, an address, and the engine's settings."""
 
 
 def named_cluster(cluster: str) -> str:

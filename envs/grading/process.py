@@ -171,7 +171,7 @@ class ChildProcess:
         return died
 
     def kill(self) -> None:
-        """Kill the process and all processes that it started. The owner collects its exit status by calling `stop`."""
+        """Kill the process and all processes that it started. The owning thread must still call `stop`, which reaps it."""
         process = self._process
         if process is None:
             return
@@ -234,23 +234,26 @@ def malformed(error: Exception) -> Died:
 
 
 def refuse_after_fork(begun_in: int | None, what: str) -> None:
-    """Raise an error in a forked process that uses threads or workers of its parent, since they would never answer there.
+    """Raise an error in a forked process that uses threads or workers which its parent started.
+
+    They run for the parent only, so the forked process would wait for ever.
 
     Args:
         begun_in: id of the process that started the threads and workers; None if they are not started.
         what: words for the threads and workers in the error message.
 
     Raises:
-        UsageError: this process is another than `begun_in`.
+        UsageError: this process is not the one with the id `begun_in`.
     """
     if begun_in is not None and begun_in != os.getpid():
         raise UsageError(f"{what} were started in process {begun_in}, of which this one is a fork; make new ones here")
 
 
 def refuse_in_a_worker() -> None:
-    """Stop a child process that is importing the main script and comes upon code that starts further processes.
+    """Stop code that starts processes if it runs in a child process that is just importing the main script.
 
-    A worker process of verigym exits at once, so that only its parent reports the error. Any other child raises the error.
+    A spawned child imports the main script. If that script has no main guard, the child would start processes of its own. A
+    worker process of verigym then exits at once, so that only its parent reports the error. Any other child raises the error.
 
     Raises:
         UsageError: this is a child process that something other than verigym started, and it is importing the main script.

@@ -28,12 +28,12 @@ class ReferenceColumns:
     Args:
         environment: the environment.
         columns: mapping from a field of the reference (`part.field` for a composition) to the column that holds it, or to None
-            for a field that is not read. Every other field is read from the column of its own name; for an optional field this
-            column may be missing.
+            for a field that is not read. A field that is not in this mapping is read from the column with the field's name
+            (without `part.`); for an optional field this column may be missing.
         who: name of the caller, such as the reward function, for error messages.
 
     Raises:
-        UsageError: the reference has no field of that name, or a required field is mapped to None.
+        UsageError: `columns` names a field that the reference lacks, or maps a required field to None.
     """
 
     def __init__(self, environment: Environment, columns: Mapping[str, str | None], who: str) -> None:
@@ -136,7 +136,8 @@ class ReferenceColumns:
     def hint(self, problem: str) -> str:
         """Return advice on `problem`, an error message about a row, or an empty string if there is no advice.
 
-        If the message names an optional field, the advice is that the column of this name may hold something unrelated.
+        An optional field is read from the column with its name if there is one, though that column may hold something
+        unrelated. So if the message names an optional field, the advice is how to leave that column unread.
         """
         for field in self._fields:
             if not field.required and f"'{field.name}'" in problem:

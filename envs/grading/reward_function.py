@@ -33,8 +33,8 @@ def reward_function(
     Args:
         environment: the environment, or its name if it needs no options.
         columns: mapping from a field of the reference (`part.field` for a composition) to the data set column that holds it, or
-            to None for a field that is not read. By default every field is read from the column of its own name; for an
-            optional field this column may be missing.
+            to None for a field that is not read. A field that is not in this mapping is read from the column with the field's
+            name (without `part.`); for an optional field this column may be missing.
         name: name under which the trainer logs the reward, by default the environment's. Two functions in one trainer need two
             names.
         stop_after: number of completions in a row without a reward after which an error ends the run; None for never.

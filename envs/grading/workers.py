@@ -144,7 +144,7 @@ class ProcessWorker:
         return scores
 
     def kill(self) -> None:
-        """Kill the process and all processes that it started. The owner collects its exit status by calling `stop`."""
+        """Kill the process and all processes that it started. The owning thread must still call `stop`, which reaps it."""
         self._child.kill()
 
     def stop(self) -> None:

@@ -46,7 +46,10 @@ class MathVerifyResult(NamedTuple):
 
 
 class SymbolicLimit(Exception):
-    """The comparison exceeded a limit of time or memory, or crashed. The caller finds out who is to blame with a control."""
+    """The comparison exceeded a limit of time or memory, or crashed.
+
+    To find out whether the answer or the grader is to blame, the caller then compares a control, an answer known to be valid.
+    """
 
 
 class _WorkerLost(Exception):

@@ -1,6 +1,6 @@
 """Draws a random house. Its rooms lie on a grid, joined as a tree with a few extra connections.
 
-Locked doors lie on the way to the treasure, and the key of each door lies in front of that door.
+Locked doors lie on the way to the treasure. The key of each door lies in a room that can be reached without opening that door.
 """
 
 from __future__ import annotations

@@ -30,9 +30,10 @@ class RoomsOptions(Levelled, GameOptions):
     """Options of `treasure_rooms`."""
 
     slack: float = Field(default=1.5, ge=1, le=5)
-    """Number of moves that a task allows, as a multiple of the moves that a systematic explorer needs without luck."""
+    """Number of moves that a task allows, as a multiple of the moves that a systematic explorer (`solving.Explorer`) needs."""
     key_credit: float = Field(default=0.0, ge=0, lt=1)
-    """Reward for finding all keys but not the treasure. For some of the keys, the reward is proportional."""
+    """Reward for finding all keys but not the treasure. If only a fraction of the keys is found, the reward is that fraction of
+    this value."""
 
 
 class Exploring(Game):
