@@ -48,7 +48,7 @@ ADVICE: Mapping[str, str] = {
 """What to do where a row fails, by its name."""
 
 Group = Literal["empty", "garbage", "any"]
-"""What verdict a text must get: the one in this field of `ExpectedVerdicts`, or with `any` each one with a reward."""
+"""What verdict a text must get: the one in this field of `ExpectedVerdicts`. With `any`, each verdict with a reward will do."""
 
 
 class EpisodeCase(NamedTuple):

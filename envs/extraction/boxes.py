@@ -50,7 +50,10 @@ class Box(NamedTuple):
     """End of the box."""
 
     def content(self, text: str) -> str:
-        r"""Return the content of the box in `text`. If a box holds only another one, `\boxed{\boxed{5}}`, it is the inner content."""
+        r"""Return the content of the box in `text`.
+
+        If the box holds nothing but another box, as in `\boxed{\boxed{5}}`, the content of the inner box is returned.
+        """
         inner = text[self.inside : self.end].strip()
         for _ in range(_NESTED):
             boxes = scan(inner) if len(inner) <= _UNWRAPPED and MARK.match(inner) else []

@@ -48,7 +48,8 @@ class MathVerifyResult(NamedTuple):
 class SymbolicLimit(Exception):
     """The comparison exceeded a limit of time or memory, or crashed.
 
-    To find out whether the answer or the grader is to blame, the caller then compares a control, an answer known to be valid.
+    This does not say whether the answer or the grader is to blame. The caller can find out by comparing a control, which is an
+    answer known to be valid.
     """
 
 
