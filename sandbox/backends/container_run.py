@@ -238,7 +238,7 @@ class ContainerRun(Run):
             self._arm()
 
     def halt(self) -> None:
-        """Do nothing. Other back ends stop an idle run so that it takes no CPU; a container has its own CPUs (option `cpus`)."""
+        """Do nothing. Other back ends stop an idle run so that it uses no CPU; a container has its own CPUs (option `cpus`)."""
 
     def resume(self) -> None:
         """Do nothing, since `halt` stops nothing."""
