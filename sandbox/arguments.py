@@ -1,7 +1,7 @@
 """Checks the arguments of public functions against their annotations (`checked`), at the call.
 
-The error message is one sentence that says which value to give instead. For an ordinary argument, the check costs one look at
-its type.
+The error message is one sentence that says which value to give instead. The check is fast: for most arguments it only looks up
+their type.
 """
 
 from __future__ import annotations

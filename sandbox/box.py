@@ -61,7 +61,11 @@ class _Slot:
 
 
 def held_slot(held: threading.local) -> int:
-    """Return the number of the slot for a run that this thread holds, as `held` records; -1 if the thread holds none."""
+    """Return the number of the slot that this thread holds; -1 if it holds none. Slots limit the number of concurrent runs.
+
+    Args:
+        held: the thread-local record of the slot.
+    """
     slot: _Slot | None = getattr(held, "slot", None)
     return -1 if slot is None else slot.number
 
@@ -117,7 +121,9 @@ class Sandbox(ABC):
         return languages.tool(language)
 
     def start(self, job: Job) -> Run:
-        """Start the run of `job` on an idle or new worker. The caller must hold a slot; users call `run`, `session` or `test`.
+        """Start the run of `job` on an idle or new worker. Used within this package; users call `run` or `test`.
+
+        The caller must hold a slot, that is, the right to one of the concurrent runs (see `slot`).
 
         Raises:
             SandboxFailure: no worker could be started.
@@ -154,7 +160,8 @@ class Sandbox(ABC):
                 returned in `RunResult.files`.
 
         Raises:
-            SandboxFailure: the sandbox failed twice, or a tool is missing. Never raised because of what the program does.
+            SandboxFailure: the sandbox failed, and failed again when the run was repeated; or a compiler or interpreter is
+                missing. Never raised because of what the program does.
             TypeError, ValueError: an argument is wrong.
         """
         program = as_program(program)
@@ -191,7 +198,7 @@ class Sandbox(ABC):
         """Run `job`, which may be any command available in the sandbox, with its own files and environment.
 
         Raises:
-            SandboxFailure: the sandbox failed twice, or the command does not exist.
+            SandboxFailure: the sandbox failed, and failed again when the run was repeated; or the command does not exist.
         """
         with self.slot():
             for attempt in range(_TRIES):
@@ -231,7 +238,7 @@ class Sandbox(ABC):
         Tests and program run in separate processes, except for a suite of kind `shared`.
 
         Raises:
-            SandboxFailure: the sandbox failed twice.
+            SandboxFailure: the sandbox failed, and failed again when the tests were repeated.
         """
         program = as_program(program)
         with self.slot():

@@ -1,7 +1,7 @@
 """Restrictions that a process applies to itself: resource limits, no new privileges, no network, death with its parent.
 
 This module uses the standard library only. Kernels, containers and privileges differ, so `confine` applies the restrictions
-that it can: it returns the names of those that took effect and never raises for others. Restrictions cannot be undone.
+that this machine allows. It returns their names, and does not raise if others fail. Restrictions cannot be undone.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def confine(
     die_with_parent: bool = False,
     hardened: bool = True,
 ) -> tuple[str, ...]:
-    """Confine the calling process and its future children.
+    """Confine the calling process and its future children. A limit that is None is not set.
 
     Args:
         memory_bytes: limit on the address space.
         cpu_s: whole seconds of CPU time, after which the kernel kills the process.
         file_bytes: limit on the size of written files; 0 forbids writing files (pipes still work).
         processes: limit on the user's processes; without effect for root.
-        network: False moves the process into a network namespace without interfaces (it must be single-threaded).
+        network: False moves the process into a network namespace without interfaces. The process must be single-threaded then.
         die_with_parent: send SIGKILL to this process when the *thread* that started it ends.
         hardened: set no_new_privs and make the process not dumpable. Pass False for a process that must itself make
             namespaces or containers.

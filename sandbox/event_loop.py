@@ -13,7 +13,8 @@ KILL_GRACE_S = 1.0
 SLICE_S = 0.5
 """The longest wait at a time."""
 STILL_S = 1.0
-"""If a wait ends this many seconds late, this process itself was stopped. The deadlines of runs are moved accordingly."""
+"""If a wait ends this many seconds late or more, this process was presumably stopped, for instance by SIGSTOP. Then the runs'
+deadlines are extended by the delay."""
 QUIET_S = 0.005
 """Seconds after a run's start before its output is polled. Most runs end earlier, so their output is read only once."""
 
@@ -63,7 +64,7 @@ class Run(ABC):
 
     @abstractmethod
     def destroy(self) -> None:
-        """Kill the worker of a run that did not end in time after a kill. The run then has a result or has failed."""
+        """Kill the worker of a run that did not end in time after `kill`. Afterwards `result` or `failure` is set."""
 
     @property
     @abstractmethod

@@ -34,7 +34,7 @@ class Job:
     channels: tuple[socket.socket, ...] = ()
     """Sockets that become descriptors 3, 4, ... of the run. The supervisor's copies are closed when the run has started."""
     collect: tuple[str, ...] = ()
-    """Paths of the files to return. Each may be at most as large as `collect_mb`, or as the output limit if that is None."""
+    """Paths of the files to return, each of at most `collect_mb` MiB; if `collect_mb` is None, the output limit applies."""
     collect_mb: float | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     address_space: bool = True

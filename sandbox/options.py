@@ -37,7 +37,7 @@ class SandboxOptions(BaseModel):
     """Packages that programs may import, with the packages that these require: true for the usual ones that are installed
     beside this Python (with docker: in the image), false for none, or names as in `pip list`. Never verigym."""
     allow_unsafe: Flag = False
-    """Accept level 1 of `local`, which only limits programs. The other back ends have no such level."""
+    """Accept level 1 of `local`, which limits resources but does not isolate. The other back ends have no such level."""
 
 
 class HostOptions(SandboxOptions):

@@ -73,7 +73,7 @@ class Pool(Generic[W]):
         self._free.put(slot)
 
     def core(self, slot: int) -> int:
-        """Return the CPU core to which the workers of `slot` are assigned; -1 for any core, while there are idle cores."""
+        """Return the CPU core for the workers of `slot`; -1 (any core) while fewer slots are in use than there are cores."""
         cores = len(self._cores)
         return self._cores[slot % cores] if slot >= 0 and 1 < cores <= self._slots - self._free.qsize() else -1
 

@@ -47,7 +47,7 @@ class TestSuite:
     setup: str = ""
     """Trusted code that runs before the tests: imports, helpers."""
     entry_point: str | None = None
-    """For kind `assert`: name of the program's function with which the function `check(candidate)` in `code` is called."""
+    """For kind `assert`: name of the program's function that is passed to the function `check(candidate)` in `code`."""
     module: str = "solution"
     """Name under which unittest and pytest code imports the program."""
     stdin: str = ""

@@ -20,7 +20,7 @@ class View(NamedTuple):
     visible: list[str]
     """Paths that are visible, with everything below them."""
     masked: dict[str, list[str]]
-    """Folder -> the only paths in it that programs can see. For the folders of installed packages and of verigym itself."""
+    """Folder -> the only paths in it that programs can see. The folders hold installed packages, or verigym itself."""
 
     @property
     def path(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Loads the code in `inside` into an isolated Python process, through a small program on the interpreter's command line.
 
-The code arrives as one message and is kept in memory, so the process needs no file of verigym. The same way works in an empty
-root directory, under bubblewrap and in any container image.
+The code arrives as one message and is kept in memory, so the process needs no file of verigym and can run in an empty root
+directory, under bubblewrap, or in any container image.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Control groups (versions 1 and 2): limits on memory and processes of a worker's whole process tree.
 
-A worker's group is made below the group of this process (the supervisor), so the limits of that group still hold. Version 2
-lets a group have either processes or limited children. There the supervisor's group has a process, so the worker's group is
-made beside it, if the supervisor may write there. Group names hold the supervisor's pid and start time, so that a later
-supervisor can remove the groups that a killed supervisor left (`sweep_stale`).
+A worker's group is made below the group of this process (the supervisor), so the limits of the supervisor's group still hold.
+In version 2, a group that contains processes cannot limit the groups below it. If the supervisor's group is such a group, the
+worker's group is made beside it, provided that the supervisor may write there.
+
+Group names hold the supervisor's pid and start time, so that a later supervisor can remove the groups that a killed supervisor
+left (`sweep_stale`).
 """
 
 from __future__ import annotations
@@ -194,7 +196,7 @@ def try_create(name_hint: str = "") -> tuple[Cgroup | None, dict[str, str]]:
         name_hint: a string that becomes part of the group's directory name.
 
     Returns:
-        The group, None if it has no controller, and the reason for each controller that it lacks.
+        A pair: the group (None if no controller is available), and controller -> reason for each controller that is missing.
     """
     name = f"{_prefix()}{next(_serial)}-{re.sub(r'[^0-9A-Za-z_]', '_', name_hint)[:32]}"
     places: dict[str, CgroupDirectory] = {}
@@ -282,9 +284,9 @@ class CgroupDirectory:
 
 
 def directories_for(controller: str) -> tuple[list[CgroupDirectory], str]:
-    """Return the directories in which groups with `controller` can be made, best first, and a reason.
+    """Return the directories in which groups with `controller` can be made, best first, and an explanation.
 
-    The reason says why the list of directories is empty.
+    If there are no directories, the explanation says why; otherwise ignore it.
     """
     try:
         return find_directories(controller, _read("/proc/self/cgroup"), _read("/proc/self/mountinfo"))
@@ -301,7 +303,7 @@ def find_directories(controller: str, memberships: str, mounts: str) -> tuple[li
         mounts: the text of /proc/self/mountinfo.
 
     Returns:
-        The directories, and the reason if there are none.
+        A pair: the directories, and, if there are none, the reason (otherwise ignore this text).
     """
     lines = [line.split(":", 2) for line in memberships.splitlines()]
     for _, names, path in lines:

@@ -1,4 +1,7 @@
-"""One run in a container. One stream to the container carries its input, output, channels and files."""
+"""One run in a container. One stream to the container carries the run's input, output and files, and the data of its channels.
+
+A channel is a socket between the supervisor and the program.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,8 @@ class _Pump:
 class ContainerRun(Run):
     """One run in a container.
 
-    The event loop (`poll_runs`) watches a single descriptor: an epoll of the container's stream and the channels' sockets.
+    The event loop (`poll_runs`) watches a single descriptor: an epoll object, which covers the stream to the container and the
+    sockets of the run's channels.
     """
 
     def __init__(self, worker: ContainerWorker, job: Job, release: Callable[[ContainerWorker], None]) -> None:
@@ -108,7 +112,7 @@ class ContainerRun(Run):
         return [self._epoll.fileno()]
 
     def on_readable(self, fd: int) -> None:
-        """Handle the events of the descriptors that are ready. `fd` is ignored."""
+        """Handle the events of all ready descriptors. `fd` is ignored: it is always the epoll object that covers them all."""
         try:
             for ready, _events in self._epoll.poll(0):
                 if self.done:
@@ -234,7 +238,7 @@ class ContainerRun(Run):
             self._arm()
 
     def halt(self) -> None:
-        """Do nothing: a container has its own share of the cores (option `cpus`), so its run need not be stopped."""
+        """Do nothing. Other back ends stop an idle run so that it uses no CPU; a container has its own CPUs (option `cpus`)."""
 
     def resume(self) -> None:
         """Do nothing, since `halt` stops nothing."""

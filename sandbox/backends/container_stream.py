@@ -36,7 +36,7 @@ class AttachStream:
         self._raw = bytearray()
         self._frames = bytearray()
         self.complaints = b""
-        """What the interpreter in the container wrote to standard error: if it could not start, the reason."""
+        """What the Python interpreter in the container wrote to standard error, for instance why it could not start."""
 
     def fileno(self) -> int:
         """Return the descriptor of the attached socket."""

@@ -214,7 +214,7 @@ class ContainerWorker:
     def alive(self) -> bool:
         """Whether the container can still serve runs.
 
-        A container writes nothing between runs, so a stream that is readable then has ended.
+        A container writes nothing between runs. So if its stream is readable between runs, the stream has ended.
         """
         if self._gone:
             return False
@@ -246,7 +246,7 @@ class ContainerWorker:
         """Return whether the container ran out of memory, and a text that says why the container is gone.
 
         Args:
-            detail: the error on the stream by which the loss was noticed; it becomes part of the text.
+            detail: the stream error that showed that the container is gone; it becomes part of the text.
         """
         state: Mapping[str, Any] = {}
         try:

@@ -37,10 +37,11 @@ class LocalRun(Run):
         self._files: dict[str, bytes] = {}
         self._pipes: dict[int, bytearray] = {}
         self._far_ends: list[int] = []
-        """The run's ends of the pipes, held open until the run has ended, so that closed pipes do not wake the event loop."""
+        """The pipe ends that the run writes to. They stay open here until the run has ended. So a program that closes its
+        output early does not end the pipe, which would wake the event loop."""
         self._ended: dict[int, bytearray] = {}
         self._quiet_s = 0.0
-        """Seconds for which the pipes need not be polled, as of the last call of `readable`."""
+        """Seconds, counted from the last call of `readable`, until the pipes must be polled; 0 or less: poll them now."""
         self._started = time.monotonic()
         self._next_check = self._started + _CHECK_S
         self.deadline = self._started + job.limits.wall_s
@@ -87,9 +88,9 @@ class LocalRun(Run):
         return self._killed_at
 
     def readable(self) -> Sequence[int]:
-        """Return the descriptors to poll: the worker's socket and, once `QUIET_S` seconds have passed, the run's output pipes.
+        """Return the descriptors to poll: the worker's socket and, from `QUIET_S` seconds after the start, the output pipes.
 
-        Before that, the pipes' buffers hold the output, so that the event loop need not wake for it.
+        Until then, output stays in the pipes' buffers, so the event loop does not wake for it.
         """
         sock = self._worker.sock.fileno()
         self._quiet_s = self._started + QUIET_S - time.monotonic()

@@ -38,8 +38,8 @@ class Worker:
     """One pre-started, isolated process and the socket to it. The process forks the runs and serves one run at a time.
 
     Args:
-        command: argv up to the interpreter's own arguments. The numbers of two descriptors are appended: of the boot message
-            and of the socket.
+        command: the command line that starts the process. Two descriptor numbers are appended to it as arguments: the
+            descriptor from which the process reads the boot message (its code), and that of its socket.
         config: configuration of the process, see `inside.walls.build.build_walls`.
         cgroup: whether to put the process into its own cgroup, where possible.
 

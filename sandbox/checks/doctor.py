@@ -83,8 +83,9 @@ def probe_layers() -> list[Layer]:
 def best_level(layers: Sequence[Layer]) -> tuple[int, str]:
     """Return the highest isolation level that the local back end reaches with `layers`, and why no higher level is reached.
 
-    Level 3 needs new namespaces, seccomp, and processes without capabilities. Level 2 needs seccomp and Landlock. It protects
-    other processes by a separate uid for runs or by Landlock's signal scope. Level 1 has resource limits only.
+    Level 3 needs new namespaces, seccomp, and processes without capabilities. Level 2 needs seccomp, Landlock, and processes
+    without capabilities. Level 2 must also keep runs from signalling other processes, by a separate uid for runs or by
+    Landlock's signal scope. Level 1 has resource limits only.
     """
     known = {layer.name: layer for layer in layers}
 

@@ -7,5 +7,5 @@ cell/       the process that forks, feeds and reaps one run at a time
 program     makes a forked process look like `python3 main.py`
 candidate/  the untrusted program's side of calls and tests
 testside/   the trusted test's side
-wire/       the data that these two sides exchange: frames, values, shared containers
+wire/       the data that these two sides exchange: frames, values, and lists or dicts that both sides can mutate
 """

@@ -28,7 +28,10 @@ kept: list[Any] = []
 
 
 def prepare() -> None:
-    """Set up the state that all programs share. Called once: if many programs will run, before their processes are forked."""
+    """Set up the state that all programs share. Called once per process.
+
+    A process that forks programs calls it before it forks.
+    """
     global _prepared
     if _prepared:
         return
@@ -105,7 +108,7 @@ def fresh_main(path: str, name: str = "__main__") -> ModuleType:
 def forget_ourselves() -> None:
     """Remove the sandbox's modules and importer from the places where programs could see them.
 
-    Called once: if many programs will run, before their processes are forked.
+    Called once per process. A process that forks programs calls it before it forks.
     """
     sys.meta_path[:] = [finder for finder in sys.meta_path if "MemoryFinder" not in (type(finder).__name__, _name(finder))]
     for name in [name for name in sys.modules if name.partition(".")[0] == "verigym"]:

@@ -23,8 +23,9 @@ class Probe:
     """How the program takes the number n and gives 2n.
 
     print: reads n from standard input and writes 2n to standard output; file: writes 2n to `output.txt` instead; call, assert,
-    unittest: `f(n)` returns 2n. If the expected result is `no leak`, the program runs twice and prints what it reached in lines
-    with LEAK.
+    unittest: `f(n)` returns 2n. If the expected result is `no leak`, the program does not double numbers. It tries to reach
+    what it must not, and prints a line with LEAK for each success. It runs twice, since the second run may find what the first
+    has left.
     """
     language: str = "python"
     group: str = ""

@@ -3,13 +3,14 @@
 The candidate is the untrusted program. It exchanges messages with the test's process over one channel, one request at a time
 (`verigym.sandbox.inside.testside` is the other end):
 
-- On start the program is loaded, and `loaded` (names, descriptions of functions) or `failed` (exception) is sent.
+- On start the program is loaded. Then `loaded` (its names and descriptions of functions) or `failed` (the exception) is sent.
 - Requests come from the test: `{"call": f, args, kwargs}`, `{"get": name}`, `{"op": ..., "h": handle}`. Each gets one answer:
-  `value`, `error`, or `cannot` (the result cannot be sent, or is a function or class, which `meta` then describes).
+  `value`, `error`, or `cannot`. `cannot` means that the result cannot be sent. If the result is a function or class, the field
+  `meta` of the answer describes it.
 - Plain data is sent by value. Another object is sent as a handle: its number, class names, special methods and state.
 - Functions and objects of the test are sent as callback numbers. The program uses stubs for them. Each use of a stub is a
-  request to the test, which serves the request while it waits for the answer to its own.
-- Lists, dicts and other containers that both sides hold are numbered, and each message carries their changes (`both`).
+  request in the other direction, from the program to the test. The test serves it while it waits for the program's answer.
+- Lists, dicts and other containers that both sides hold are numbered. The field `both` of each message carries their changes.
 
 Nothing here decides a verdict. If the program manipulates this process, only its own answers become wrong.
 

@@ -145,7 +145,8 @@ class Server:
         self.open_requests = 0
         """Number of requests being answered. Functions of the test can be called only while it is above 0."""
         self.arguments: list[tuple[Any, Any, Any]] = []
-        """Containers among the arguments of a session's last call: position or name, encoding as received, and value."""
+        """The lists, dicts and other containers among the arguments of a session's last call. Each item is a triple: the
+        position or name of the argument, its encoding as received, and the decoded object."""
         self.namespace = namespace
         self.provided = provided
         self.objects = ObjectTable(MODULE, self.call_back)
@@ -165,7 +166,7 @@ class Server:
         return names[:10_000]
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """Return descriptions, by name, of the program's first functions, which the test then need not request."""
+        """Return name -> description for the first few functions of the program, so that the test need not request them."""
         described: dict[str, dict[str, Any]] = {}
         for name, value in self.namespace.items():
             if type(value) is _FUNCTION and type(name) is str and self.owns(name):
@@ -235,14 +236,17 @@ class Server:
             frames.send(fd, {"id": request["id"], "cannot": str(error), "changed": [], "out": ""})
 
     def changed_arguments(self) -> list[list[Any]]:
-        """Return the arguments that a session's last call has changed: pairs of position or name, and encoded value."""
+        """Return the arguments that a session's last call has mutated, as pairs: position or name, and new value (encoded)."""
         try:
             return [[place, now] for place, before, value in self.arguments if (now := encode(value)) != before]
         except BaseException:  # the program has put something into one of them that cannot cross
             return []
 
     def given(self, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Decode the positional and keyword arguments of `request`, and apply the test's changes to shared containers."""
+        """Return the decoded positional and keyword arguments of `request`.
+
+        Also apply the test's changes to the containers (lists, dicts and so on) that test and program share.
+        """
         count, names = len(request.get("args", ())), list(request.get("kwargs", {}))
         data = [*request.get("args", ()), *request.get("kwargs", {}).values()]
         if not request.get("handles"):
@@ -263,7 +267,7 @@ class Server:
             hold: encodes an object as a handle (a reference by number); None in a session, where only plain data is sent.
 
         Returns:
-            The fields of the answer, and the containers in the result.
+            The fields of the answer, and the lists, dicts and other containers in the result.
 
         Raises:
             CannotCross: the result cannot be encoded.
@@ -316,7 +320,10 @@ class Server:
             return values[0]
 
     def states(self, request: dict[str, Any]) -> list[list[Any]]:
-        """Return [number, state] of the objects in the arguments of `request`, and of its target if that may change."""
+        """Return [number, state] of each object among the arguments of `request`.
+
+        If the operation may change the object that it is performed on, that object is included.
+        """
         given = [data["h"] for data in request.get("args", ()) if type(data) is dict and type(data.get("h")) is int]
         if "h" in request and request.get("op") in _CHANGING:
             given.append(request["h"])
@@ -346,7 +353,7 @@ class Server:
         return self.loop.run_until_complete(coroutine if type(coroutine) is _AWAITED[0] else _awaited(coroutine))
 
     def printed(self) -> str:
-        """Return the text printed since the last call if standard output is a regular file, else an empty string."""
+        """Return what the program has printed since the last call of `printed`; empty if its output is not a regular file."""
         try:
             if sys.stdout is not None:
                 sys.stdout.flush()

@@ -24,7 +24,8 @@ def describe_exception(error: BaseException, hold: Callable[..., Any] | None = N
 
     Args:
         error: the exception.
-        hold: encodes objects among the exception's arguments and attributes; see `handle` of `encode`.
+        hold: encodes objects among the exception's arguments and attributes; see `handle` of `encode`. None: only plain data
+            is encoded.
         depth: position in the chain of causes; causes are included up to `MOST_CAUSES`.
     """
     mro, own = bases(type(error))

@@ -1,7 +1,7 @@
 """Objects of the test's classes that the candidate uses by reference: every access is a request to the test's process.
 
-Functions of the test are called in the same way. The candidate may read and set the same attributes as if test and candidate
-shared one process, except names with two leading underscores, which give access to frames and modules.
+Functions of the test are called in the same way. The candidate may read and set every attribute, as if test and candidate
+shared one process. Names with two leading underscores are excepted, because they give access to frames and modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _BASES = ("abc", "builtins", "enum", "typing", "unittest.mock")
 def is_exported(value: Any, module: str) -> bool:
     """Return whether `value` is sent to the candidate by reference instead of as data.
 
-    It is sent by reference if its class is a mock or is defined in `module`, the test's module, and is not a plain data type.
+    This holds for mocks, for bare `object()`s, and for instances of classes that `module`, the test's module, defines. A class
+    that derives from a class of another module is excluded, except for a few modules such as `abc`.
     """
     kind = type(value)
     if kind is object:
@@ -48,7 +49,8 @@ class ExportedObject:
         """Perform the operation `op` on the attribute or special method `name` of the object.
 
         Returns:
-            The result. For a special method: whether it is implemented for these arguments, and the result.
+            For a special method, a pair: whether the method is implemented for these arguments, and its result. Otherwise only
+            the result.
 
         Raises:
             AttributeError: the candidate may not use `name`.

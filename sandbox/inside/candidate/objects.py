@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _OWN = {name: value for name, value in vars(builtins).items() if isinstance(value, type)}
 TESTS_OWN = "test."
-"""Prefix in the name under which a class derived by the test is sent: this prefix and the number of the class."""
+"""A class that the test derives from a class of the program is sent under a name that consists of this prefix and a number."""
 _derived: dict[type, int] = {}
 _MOST_HANDLES = 200_000
 _HARMLESS = {"__hash__", "__format__"}
@@ -77,16 +77,16 @@ class ObjectTable:
         self._module = module
         self._special: dict[type, list[str]] = {_FUNCTION: _SPECIAL_OF_FUNCTIONS}
         self._left = 0
-        """How many more values of object states may be sent with this answer."""
+        """How many more values the state being encoded may contain. A state is an object's attributes, nested ones too."""
         self._inside: set[int] = set()
         self._failed: dict[int, BaseException] = {}
-        """Number of an iterator -> exception that the iterator raised after it had given items."""
+        """Number of an iterator -> exception that it raised in the middle of a batch. The next request for items raises it."""
 
     def encode(self, value: Any, to: Encoder, plain: Callable[[Encoder, Any, int], Any] | None, depth: int) -> Any:
         """Return the encoding of an object that is not exactly of a plain type.
 
-        The encoding is the object's handle (its number and description). If the object's class derives from a plain type, it
-        also has the plain value. None means that `value` is sent as plain data alone.
+        The encoding is the object's handle (its number and description). If the object's class derives from a plain type, the
+        encoding also contains the plain value. The result None tells the encoder to send `value` as plain data alone.
 
         Args:
             value: the object.
@@ -253,7 +253,8 @@ class ObjectTable:
         Args:
             base: the program's class.
             name: name of the test's class.
-            members: what the test's class defines: name -> kind (such as `function`) and the functions or the value.
+            members: what the test's class defines: name -> a list of the kind of member (such as `function`) and its parts: the
+                functions that implement it, or its value.
             others: further base classes that belong to the program.
             options: keyword arguments of the class statement.
         """

@@ -3,7 +3,7 @@
 It passes descriptors on to the program and never reads their content.
 
 Messages are JSON datagrams with descriptors attached, over one SOCK_SEQPACKET socket:
-supervisor -> cell: {"op": "run", "mode", "argv", "source", "env", "limits", "fds": [part of each descriptor], "collect"},
+supervisor -> cell: {"op": "run", "mode", "argv", "source", "env", "limits", "fds": [role of each descriptor], "collect"},
 {"op": "kill"}, {"op": "halt"} and {"op": "resume"};
 cell -> supervisor: {"ready"}, {"done", "exit", "signal", "cpu_s", "memory_kb", "files", "note"}.
 When the socket closes, the cell ends, and with it every process in its isolation.

@@ -188,7 +188,10 @@ class Cell:
         return all([folders.empty(place) for place in self._writable]) and self.own_state() == self.state
 
     def own_state(self) -> object:
-        """Return what a program of the same user could change: this process's limits, priorities and cores, and links."""
+        """Return the settings that a run could change, since it has this process's uid, to detect changes by comparison.
+
+        These are the resource limits, priorities and cores of this process, and, without Landlock, the links to packages.
+        """
         limits = [resource.getrlimit(kind) for kind in _RLIMITS]
         links = None if self.walls.landlock_fd is not None else _links(self._packages)  # Landlock protects them
         return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getaffinity(0), links

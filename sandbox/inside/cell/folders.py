@@ -9,7 +9,7 @@ import stat
 def empty(folder: str) -> bool:
     """Remove everything in `folder`, regardless of modes and depth. Returns whether nothing is left.
 
-    Nested folders are moved to the top before they are removed, so that paths stay short and no recursion is needed.
+    Nested folders are first moved directly into `folder` and then removed, so that paths stay short and no recursion is needed.
     """
     try:
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):

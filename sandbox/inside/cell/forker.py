@@ -179,7 +179,7 @@ class Forker:
         return ending
 
     def shut_down(self) -> None:
-        """Kill the run and remove its files. Does nothing if the end of this process's namespaces does both."""
+        """Kill the run and remove its files. Does nothing if this process has its own namespaces: their end does both."""
         if not self.walls.owns_all:
             reap(self.walls)
             scratch = os.path.dirname(self.walls.run_dir)
@@ -208,7 +208,10 @@ def fork(become: prefork.Become, confine: Callable[[], None] | None = None) -> t
 
 
 def collect_sockets() -> None:
-    """Make the kernel free sockets that refer to each other in unread messages, by closing a socket, which triggers that."""
+    """Make the kernel free unreachable sockets, which refer to each other in unread messages.
+
+    Closing any socket starts the kernel's search for them, so this function opens and closes a pair.
+    """
     for sock in _socket.socketpair():
         sock.close()
 

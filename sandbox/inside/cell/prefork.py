@@ -1,6 +1,7 @@
 """A process forked ahead of its run, while the supervisor still handles the previous one.
 
-The process has dropped every privilege and waits for the specification of its run: bytes that it passes on, and descriptors.
+The process has dropped every privilege and waits for the specification of its run: bytes and descriptors, with which it calls
+a function of the type `Become`.
 It holds no data of other runs, because it is forked after the previous run has ended, and inputs reach it only as descriptors.
 """
 

@@ -1,12 +1,13 @@
 """Frames over one byte stream to the supervisor, with buffers that can be wiped and credit-based flow control.
 
-A frame is type (1 byte), length (4 bytes), body. Neither side ever blocks on a program: a sender may send only as many bytes as
-it has credit for, and the receiver returns credit when it has read them. This holds for data to the supervisor, and for each
-channel to the program. So a KILL frame always arrives.
+A frame is type (1 byte), length (4 bytes), body. Neither side ever blocks because a program does not read: a sender may send
+only as many bytes as it has credit for, and the receiver returns the credit when it has processed the bytes. There is one
+credit for all data to the supervisor, and one for each channel to the program. So a KILL frame always arrives.
 
-Supervisor -> cell: RUN (bytes of the header), PAYLOAD (the header in JSON, then the parts), CHANNEL (index, data),
-SHUT (index), CREDITED (bytes), KILL. Cell -> supervisor: READY (JSON), STDOUT, STDERR, CHANNEL, SHUT,
-CREDITED (index, bytes), FILE (index, data), DONE (JSON).
+Supervisor -> cell: RUN (length of the header), PAYLOAD (the header in JSON, then standard input and the content of each file),
+CHANNEL (index of the channel, data), SHUT (index of a channel that ends), CREDITED (number of bytes of returned credit), KILL.
+Cell -> supervisor: READY (JSON), STDOUT (data), STDERR (data), CHANNEL and SHUT as above, CREDITED (index of the channel,
+number of bytes), FILE (index of the file, data), DONE (JSON).
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ _AT_ONCE = 1 << 30
 class RunDir:
     """The directory for the files of successive runs.
 
-    If runs cannot write to the root directory of its tmpfs, the tmpfs stays mounted for the next run, as long as it looks
-    unused. This saves time: unmounting waits until every core has entered the kernel, some milliseconds on busy machines.
+    Where mounting is possible, the directory is a tmpfs. If runs have another uid and so cannot modify its root directory, the
+    same tmpfs serves the next run, provided that it is as empty as when it was mounted. This saves time: unmounting waits until
+    every core has entered the kernel, some milliseconds on busy machines.
     """
 
     def __init__(self, walls: Walls) -> None:

@@ -50,7 +50,7 @@ def start(starter: RunStarter, place: run_dir.RunDir, header: Mapping[str, Any],
         note_fd: descriptor to which the reason of a failed setup is written.
 
     Returns:
-        Whether a process was started, for which the caller must wait.
+        Whether a process was started. If True, the caller must wait for its end.
     """
     walls, limits = starter.walls, header["limits"]
     files, streams, channels = {}, {}, []

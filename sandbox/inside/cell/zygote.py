@@ -1,4 +1,4 @@
-"""The zygote: pid 1 of its namespaces, which forks the process of each run, waits for it and kills what it leaves.
+"""The zygote: pid 1 of its namespaces. It forks the process of each run, waits for its end and kills the processes left over.
 
 It builds the isolation, imports the modules that most programs import and then drops every privilege. So its forks need not do
 this: the system call filter is compiled once, and a fork writes to few shared pages. Runs have the zygote's uid, but cannot
@@ -7,8 +7,8 @@ cell, the process that starts the zygote, stays outside the pid namespace and ke
 and out and talks to the supervisor.
 
 Zygote -> cell, as datagrams: JSON with `{"error"}` or its `Walls`; then for each run, a byte with two descriptors (the socket
-to the waiting process and its pidfd), and a packed `RunEnd`. Cell -> zygote: a signal and the number of the run that it is for,
-counted from 1.
+to the waiting process and its pidfd), and a packed `RunEnd`. Cell -> zygote: a signal number, and the number
+(counted from 1) of the run to send it to.
 """
 
 from __future__ import annotations

@@ -55,9 +55,10 @@ class Text:
                     self.imports |= node.module == module and alias.name != "*"
 
     def of_other_things(self, free: set[str]) -> set[str]:
-        """Return the prelude names that the code uses with an attribute that the prelude's object lacks: `Counter.instance()`.
+        """Return the prelude names of which the code uses an attribute that the prelude's object lacks.
 
-        These names must belong to the candidate, since with the prelude's object the test would fail for every candidate.
+        For example, `Counter.instance()` uses an attribute that `collections.Counter` lacks. These names must belong to the
+        candidate, since with the prelude's object the test would fail for every candidate.
 
         Args:
             free: the names that test and setup use without binding them.

@@ -1,8 +1,8 @@
 """Classes that the test derives from classes of the candidate, which is the program under test.
 
 Methods that the test defines run in the test's process, and inherited methods in the program's. The program makes a counterpart
-class of the same name, with methods that call back the test's functions. An instance is an object of the program, which stores
-all its attributes. The test refers to it by number.
+class of the same name, with methods that call back the test's functions. An instance is an object of the program: the program
+stores all its attributes, and the test refers to the instance by number.
 """
 
 from __future__ import annotations

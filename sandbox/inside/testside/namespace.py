@@ -129,7 +129,7 @@ class TestNamespace:
 
     @property
     def source(self) -> Proxies | InProcessCandidate:
-        """Object that finds the candidate's names: `Proxies`, or `InProcessCandidate` if it is loaded into this process."""
+        """Object that finds the candidate's names: `InProcessCandidate` if the candidate is in this process, else `Proxies`."""
         assert self._source is not None
         return self._source
 

@@ -60,12 +60,14 @@ class Peer:
             lambda *args: None if self.wrap is None else self.wrap(*args),
         )
         self.is_the_tests: Callable[[bool], bool] = lambda has_values: True
-        """Returns whether the test makes this request regardless of earlier answers. The argument: if it has values."""
+        """Function that returns whether the test makes the current request regardless of earlier answers. Its argument says
+        whether the request carries values."""
         self.missed_a_name = False
         """Whether the test looked up a name that the candidate does not define, which may have changed the test's course."""
         self._calling_back = 0
         self.ignores_states = False
-        """True while data is decoded that only accompanies an answer. States of known objects in such data are ignored."""
+        """True while changes of shared containers or arguments of a callback are decoded. States of known objects in them are
+        ignored, because the test did not ask for them."""
         self.note: Callable[[Any, set[int]], None] | None = None
         """Callback that receives the states of the objects that took part in a request, and the numbers of these objects."""
         self._names: frozenset[str] | None = None

@@ -111,7 +111,7 @@ class Proxies:
         self.of_the_test = "__main__"
         """Name of the module that defines the test's classes."""
         self._exported_numbers: dict[int, int] = {}
-        """Identity of an exported object of the test -> its number. Its `ExportedObject` keeps the object alive."""
+        """`id()` of an exported object -> its number. The id stays valid, since an `ExportedObject` holds the object."""
 
     @functools.cached_property
     def usage(self) -> Usage:
@@ -127,11 +127,14 @@ class Proxies:
         return RemoteModule(name, self, public)
 
     def wrap(self, body: Any, plain: Any, by: Decoder, depth: int) -> Any:
-        """Return the local object for a handle that the candidate sent: a proxy, or the test's own object for it.
+        """Return the local object for a handle that the candidate sent.
+
+        For an object that the test had sent to the candidate, that is the test's original object; otherwise it is a proxy.
 
         Args:
             body: the handle: number, class names, special methods and state of the object.
-            plain: the object's plain value, if its class derives from a built-in type; `iter` or `next` for an iterator.
+            plain: the object's plain value, if its class derives from a built-in type; else None. The function `iter` marks an
+                iterator, and the function `next` a generator.
             by: the decoder in use.
             depth: nesting depth of the handle.
         """
@@ -276,8 +279,9 @@ class Proxies:
     def equal(self, one: RemoteInfo, other: RemoteInfo) -> bool:
         """Return whether the objects that `one` and `other` describe are equal.
 
-        If the test has only constructed both, the candidate compares them. Otherwise their recorded states must agree before
-        the candidate is asked; the state of an object that the test has only constructed is its constructor arguments.
+        The candidate compares them, but first their recorded states must agree; if they differ, the objects are unequal. For an
+        object that the test has constructed and not used since, the constructor arguments take the place of the recorded state.
+        If both are such objects, the candidate compares them at once.
         """
         if one.number in self.members or other.number in self.members:
             return one is other

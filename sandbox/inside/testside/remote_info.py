@@ -1,15 +1,17 @@
 """What the test knows of an object of the candidate, and which requests the test may send to the object.
 
-The test knows the object's number, special methods and state on arrival. The rules for requests apply to every caller, so that
-no library that the test uses can reveal more to the candidate:
+The test knows the object's number, its special methods, and the state (attributes) that it had when it was received. The rules
+for requests apply to every caller, so that no library that the test uses can reveal more to the candidate:
 
 - A proxy has exactly the special methods of the object's class.
-- Suppose a function returned an object where the test could also expect a plain value. An operation on this object that passes
-  values of the test is allowed only if its result is not a plain value. Otherwise `startswith('Hello')` would tell the object
-  the expected value, and the object would simply answer True.
-- No object decides whether it equals a value of the test. The candidate compares two objects only if the test has merely
-  constructed both, or if their states agree. States are recorded before the test could reveal the values that it expects. The
-  state of an object that the test has merely constructed is its constructor arguments.
+- A candidate may return an object where the test could also expect a plain value, such as a string. The test must not trust
+  what such an object says about a value that the test passes to it. For example, `startswith('Hello')` tells the object the
+  expected value, and the object can simply answer True. So an operation that passes values of the test is refused if it yields
+  a plain value.
+- No object decides whether it equals a value of the test. The candidate compares two objects only if their recorded states
+  agree. States are recorded before the test could reveal the values that it expects. For an object that the test has
+  constructed and not used since, the constructor arguments take the place of the state. Two objects of this kind are always
+  compared.
 """
 
 from __future__ import annotations
@@ -72,14 +74,15 @@ class RemoteInfo:
         self.proxies = proxies
         self.number = number
         self.names = names
-        """Names of the object's class and base classes, Python's own with their module: `["Stack", "builtins.list"]`."""
+        """Names of the object's class and base classes, with module for Python's own, as in `["Stack", "builtins.list"]`."""
         self.special = special
         self.state = state
         """Its attributes on arrival, encoded; None if unknown."""
         self.given: Given | None = None
-        """Class and arguments with which the test made the object. The arguments are None if a method made the object."""
+        """Class and arguments with which the test constructed the object; None if it did not. For an object that a method made,
+        such as a copy of a constructed object, only the positional arguments are None."""
         self.is_open = False
-        """Whether the test uses this as an object of the program, to which it may pass values."""
+        """Whether the test's text shows that it expects an object here, not a plain value. Then it may pass values to it."""
         self.is_named = False
         """Whether the test refers to it by name, like a function."""
         self.is_derived = False
@@ -90,9 +93,9 @@ class RemoteInfo:
         Such an object must not be read, because it could pose as the result that the test expects.
         """
         self.follows_class = False
-        """Whether an operation on an object that the test made by a CapWords name returned this object."""
+        """Whether this object is the result of an operation on an instance of a class (see `is_of_a_class`)."""
         self.is_tainted = False
-        """Whether the object was computed from a value of the test that an arbitrary object should not receive."""
+        """Whether the object results from an operation that received a value of the test, and so may only echo that value."""
         self.touched = False
         """Whether the test has performed an operation on it."""
         self.passed = False
@@ -117,7 +120,10 @@ class RemoteInfo:
         return self.proxies.value(body | _AS_OBJECT.get(op, {}), args, kwargs, is_tests_doing=self.is_open)
 
     def attribute(self, name: str) -> Any:
-        """Return the attribute `name` of the candidate's object, for a name that the proxy class defines too."""
+        """Request the attribute `name` of the candidate's object and return it.
+
+        Used for names that the proxy class defines itself, so that a plain lookup would find the proxy's attribute.
+        """
         reply = self.proxies.peer.ask({"op": "attr", "h": self.number}, (name,))
         if "cannot" in reply:
             return lambda *args, **kwargs: self.tell("method", name, *args, **kwargs)
@@ -173,9 +179,10 @@ class RemoteInfo:
         return result is None or (self.is_of_a_class() and type(result) is not bool)
 
     def is_of_a_class(self) -> bool:
-        """Return whether the object comes from a CapWords name that the test called, which is taken for a class.
+        """Return whether the object is an instance of a class, or comes from an operation on such an instance.
 
-        Operations on such an object give trusted results, except booleans.
+        A name in CapWords style that the test calls is taken for a class. Operations on such objects give trusted results,
+        except booleans.
         """
         return self.follows_class or (self.given is not None and looks_like_a_class(written(self.given[0])))
 

@@ -37,7 +37,10 @@ class RemoteFunction:
         return types.FunctionType
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the candidate's function and return its result. For a coroutine function, awaiting the coroutine calls it."""
+        """Call the candidate's function and return its result.
+
+        For an async function, return a coroutine; the function is called only when the coroutine is awaited.
+        """
         if self._is_async:
             return self._awaited(args, kwargs)
         return self._proxies.value({"call": self._written}, args, kwargs)
@@ -103,8 +106,9 @@ class RemoteClass:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Make an instance of the candidate's class and return its proxy.
 
-        Values of the test may be passed to the instance only if the test uses the name as a class name. Otherwise a candidate
-        could define `f` as a class in place of a function.
+        Values of the test may be passed to the instance only if the test uses the name as a class name. Without this rule, a
+        candidate could define the expected function `f` as a class, whose instances would learn the values that the test
+        expects.
         """
         made = self._proxies.value({"op": "call", "h": self._handle._remote_info().number, "make": True}, args, kwargs)
         return self._made(made, args, kwargs)

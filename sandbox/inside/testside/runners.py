@@ -47,9 +47,9 @@ def compile_test(job: dict[str, Any]) -> CodeType:
 
 
 def run_assert(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
-    """Run the assertions of `code` from top to bottom. If `code` defines `check` without calling it, call it at the end.
+    """Run the assertions of `code` from top to bottom.
 
-    Its argument is the candidate's entry point.
+    If `code` defines a function `check` without calling it, call `check` at the end with the candidate's entry point.
 
     Args:
         job: the description of the test.

@@ -63,11 +63,11 @@ def same(one: Any, other: Any) -> bool:
 
 
 def matches_arguments(made: RemoteInfo, found: RemoteInfo) -> bool:
-    """Return whether the object `found` has the state that the test gave `made`.
+    """Return whether the attributes of `found` equal the arguments with which the test constructed `made`.
 
-    Each constructor argument of `made` must equal the attribute of `found` with its name. If no attribute has a parameter's
-    name, attributes and parameters are matched in order, provided that there are equally many. The state that the program
-    reports for `made` is not used, because its arguments told the program the values that the test expects.
+    Each constructor argument must equal the attribute of `found` that has the parameter's name. If no attribute has the name of
+    a parameter, and there are as many attributes as arguments, they are compared in order. The state that the program reports
+    for `made` is not used: the program knows the constructor arguments, and could report whatever the test expects.
     """
     known = attributes(found.state)
     return known is not None and found.names == made.names and _state_matches(made, known)

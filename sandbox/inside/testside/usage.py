@@ -41,10 +41,12 @@ class Usage:
 
     A name is used as a class name in three cases:
 
-    - The test accesses an attribute that no plain value has on the result of calling the name.
-    - The name is capitalised, and it is called without arguments, has attributes accessed, or is passed to `isinstance`.
-    - The name is in CapWords style, and the test mutates the result of calling it in a separate statement. (If the name were a
-      function, the test would only read the result.)
+    - The test calls the name, and accesses an attribute of the result that plain values do not have, or uses the result in
+      `with`.
+    - The name is passed to `isinstance`; or it is capitalised, and the test calls it without arguments or accesses one of its
+      attributes.
+    - The name is in CapWords style, and a separate statement mutates the result of calling it. (If the name were a function,
+      the test would only read the result.)
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -270,7 +272,9 @@ def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> s
 
 
 def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
-    """Return whether the calls in the statement at `line` of `text` have arguments, and no argument may come from the program.
+    """Return whether the values that the statement at `line` of `text` passes in calls are all the test's own.
+
+    That is, its calls have arguments, and no argument may come from the program.
 
     Args:
         text: source text of the test.

@@ -54,7 +54,7 @@ class Walls:
         self.ours = ours
         self.lacks = lacks if lacks is not None else {}
         self.killer_uid = -1
-        """Real uid of the process that kills a run's processes, at level 2 as root; no run has this uid. -1 otherwise."""
+        """Real uid of the process that kills a run's processes; no run has it. Used at level 2 as root; -1 elsewhere."""
         self.packages: str | None = None
         """Folder with links to the packages that programs may import, used where mounting is not possible; None elsewhere."""
         self.landlock_fd: int | None = None

@@ -11,7 +11,8 @@ def link(place: str, folders: Mapping[str, Sequence[str]]) -> None:
 
     Args:
         place: path of the empty folder.
-        folders: folder -> the paths in it that programs may see. If two folders have the same path, the first folder's is used.
+        folders: folder -> the relative paths in it that programs may see. If two folders list the same relative path, the
+            link leads to the first folder.
 
     Raises:
         OSError: the file system is full.

@@ -13,7 +13,7 @@ WRITABLE_DIR = "/box"  # contains the only writable directory
 RUN_DIR = "/box/run"  # where each run's tmpfs is mounted
 USER = 1000
 """The uid named `sandbox` in /etc/passwd. In a user namespace it is the uid of runs. If the sandbox is started as root, runs
-have other uids, and programs can only look this one up.
+have other uids, and this entry only lets programs look up a name.
 """
 DEVICES = ("null", "zero", "full", "random", "urandom")
 PROC_FLAGS = sys_.MS_NOSUID | sys_.MS_NODEV | sys_.MS_NOEXEC

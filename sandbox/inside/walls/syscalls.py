@@ -1,7 +1,7 @@
 """Raw system calls through ctypes that isolation needs and Python 3.11 lacks.
 
-A failed call raises OSError with its errno. If the architecture or the C library is unknown, the errno is ENOSYS too, so that
-callers need to handle only one error for "not available".
+A failed call raises OSError with its errno. A kernel that lacks a call gives ENOSYS. If the architecture or the C library is
+unknown, this module raises ENOSYS as well, so that callers need to handle only one error for "not available".
 """
 
 from __future__ import annotations
@@ -238,8 +238,8 @@ def close_range_except(first: int, keep: Iterable[int]) -> None:
 def drop_bounding_set() -> None:
     """Empty the capability bounding set, so that no program started later gains capabilities. Needs CAP_SETPCAP.
 
-    Without CAP_SETPCAP it does nothing. The process keeps its present capabilities, so a process that forks runs can call this
-    function once for all of them.
+    Without CAP_SETPCAP it does nothing. The process keeps its present capabilities. So a process that forks runs can call this
+    function once, before it forks, and the runs inherit the empty set.
     """
     with contextlib.suppress(OSError):  # EINVAL: the number after the kernel's last capability; EPERM: not allowed
         for capability in range(64):

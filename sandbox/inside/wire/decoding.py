@@ -39,7 +39,8 @@ def decode(data: Any, handle: Callable[..., Any] | None = None, *, arrays: bool 
         handle: function that returns the object for a handle (a reference to an object of the other process). Called with the
             object's description, its plain value if its class derives from a built-in type, the decoder, and the depth. With
             None, a handle in `data` is an error.
-        arrays: whether arrays become numpy arrays. A trusted process passes False and gets `Array` objects, not read by numpy.
+        arrays: whether arrays become numpy arrays. A trusted process passes False and gets `Array` objects, so that numpy
+            does not process untrusted data.
         guard: whether the data is a candidate's answer that a test will use. If so, some values become stand-ins; see
             `inert_values`.
 
@@ -94,7 +95,7 @@ class Decoder:
         return made
 
     def raw(self, data: Any, depth: int) -> Any:
-        """Decode `data`, which is nested `depth` levels deep, without adding the value to `order`."""
+        """Decode `data`, which is nested `depth` levels deep, without adding it to `order`, the list of containers read."""
         kind = type(data)
         if kind is str or kind is bool or data is None:
             return data

@@ -59,8 +59,9 @@ def encode(value: Any, handle: Callable[..., Any] | None = None) -> Any:
 
     Args:
         value: anything.
-        handle: function that encodes a value that is not exactly plain data, or returns None. Called with the value, the
-            encoder, the function that encodes the plain base type of the value's class (or None), and the depth.
+        handle: function that encodes a value that is not exactly plain data. It returns None to leave the value to the encoder.
+            Called with the value, the encoder, the function that encodes the plain base type of the value's class (or None),
+            and the depth. With None, every value is left to the encoder.
 
     Raises:
         CannotCross: the value is not plain data, too large or too deep. Exceptions of its iterators propagate.
@@ -241,7 +242,7 @@ _PUT.update({kind: iterator for kind in vars(itertools).values() if isinstance(k
 
 
 BASE_VALUE = ""
-"""Key in the state of an object whose class derives from a plain type: its item is the object's plain value.
+"""Key of the plain value in the state (the attributes) of an object whose class derives from a plain type.
 
 No attribute has this name.
 """

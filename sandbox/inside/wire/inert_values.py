@@ -1,8 +1,11 @@
 """Stand-ins for plain values that a candidate returns to make a test's comparison succeed.
 
-There are two kinds. A built-in function or type would evaluate a test's argument: for example, `bool` could pose as a function
-that confirms its argument. An empty sequence is close to every value by numpy's broadcasting rules, since no element differs.
-So numpy never reads an empty sequence of the candidate, in any operation and at any depth of a list.
+Two kinds of plain values can do this, so the test gets a stand-in for each:
+
+- A built-in function or type. It could pose as a function that confirms the test's argument: `bool`, for example, returns
+  True for nearly every argument. So the stand-in can be called only without arguments.
+- An empty sequence. Numpy broadcasts it against any value, compares no element, and so finds no difference: the empty sequence
+  passes as close to every value. So numpy never reads the stand-in, in any operation and at any depth of a list.
 """
 
 from __future__ import annotations

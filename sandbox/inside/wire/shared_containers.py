@@ -1,8 +1,9 @@
 """Keeps the copies of mutable containers in test and program equal: each message carries the sender's changes.
 
-Both sides keep the same table of containers by number. Arguments and the containers in them are held until it turns out that
-the program has kept no reference to them. Results are held only if the program refers to them elsewhere too. A held container
-is sent as its number, so one list stays one list wherever it occurs. A change to the container is sent once, as its new items.
+Here a container is a list, dict, set or similar object. Both sides keep the same table of containers by number. Arguments of a
+call, and the containers in them, stay in the table until a search finds that the program has kept no reference to them. A
+result enters the table only if the program keeps a reference to it. A container in the table is sent as its number, so one list
+stays one list wherever it occurs. A change to the container is sent once, as its new items.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class SharedContainers:
 
     def __init__(self, handle: Callable[..., Any] | None = None, read: Callable[..., Any] | None = None, sign: int = 1) -> None:
         self.handle = handle
-        """Encodes values in a container that are not plain data; see `handle` of `encoding.encode`."""
+        """Function that encodes those values in a container that are not plain data; see `handle` of `encoding.encode`."""
         self._read = read
         """Decodes it; see `decoding.decode`."""
         self._sign = sign
@@ -87,12 +88,15 @@ class SharedContainers:
             return [by.get(item, 0) for item in data], by.order
 
     def send(self, containers: list[Any], holder: list[Any] | None = None, *, is_over: bool = False) -> dict[str, Any]:
-        """Return the update to send with the values just encoded: new numbers, changes, and containers no longer held.
+        """Return the update of the other side's table that must accompany the values just encoded.
+
+        The update contains numbers of new containers, changed items, and numbers of containers that leave the table.
 
         Args:
             containers: the containers in the values.
-            holder: a list that holds the values; containers that nothing else refers to get no number.
-            is_over: whether a call ends with this message, so that tables that have grown too large may be dropped.
+            holder: the list through which the caller refers to the values. Containers to which nothing else refers are not put
+                into the table. None: all containers are put into the table.
+            is_over: whether a call ends with this message. Then a table that has grown too large is emptied.
         """
         places: Sequence[int] = range(len(containers))
         if holder is not None:
@@ -116,7 +120,7 @@ class SharedContainers:
         return update | ({"gone": dropped} if dropped else {})
 
     def receive(self, update: Any, containers: list[Any], *, guard: bool = False) -> None:
-        """Apply the update that came with a message: store new containers, apply changes, and drop containers no longer held.
+        """Apply the update that came with a message: add new containers to the table, apply changes, and remove containers.
 
         Args:
             update: the update, as received.

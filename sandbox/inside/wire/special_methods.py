@@ -33,7 +33,7 @@ SPECIAL = frozenset((*UNARY, *BINARY, *IN_PLACE, *ORDER, *_OTHERS))
 
 
 def of(kind: type) -> list[str]:
-    """Return the special methods of the class `kind`, sorted by name, without those from `object` except `__hash__`."""
+    """Return the sorted names of the special methods of `kind`. Of those inherited from `object`, only `__hash__` counts."""
     defined: dict[str, bool] = {}
     for base in type.__dict__["__mro__"].__get__(kind)[:-1]:
         for name in SPECIAL & base.__dict__.keys():
