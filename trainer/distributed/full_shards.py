@@ -70,8 +70,8 @@ class FullyShardedPolicy:
 def repeated_layers(model: nn.Module) -> list[nn.Module]:
     """Return the repeated blocks of `model`, such as its decoder layers.
 
-    These are the members of a module list. Of several lists, it is the one where the most frequent class of members has the
-    most parameters.
+    These are the members of a module list. If `model` has several module lists, the members of each list that are of its most
+    frequent class are taken, and the list in which these have the most parameters is chosen.
 
     Raises:
         UsageError: the model has no module list.
@@ -165,7 +165,7 @@ def load_sharded(
 
 
 def shard_fully(model: Any, world: World, device: torch.device) -> None:
-    """Shard a model without memory into rows, and allocate memory for the rows of this process.
+    """Shard a model whose parameters have no memory yet into rows, and allocate memory for the rows of this process.
 
     Parameters that already have memory keep their values; all other parameters have undefined values until they are loaded.
     """
