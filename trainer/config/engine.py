@@ -118,7 +118,7 @@ class EngineFields(Frozen):
     vllm_urls: tuple[str, ...] = ()
     """Addresses of the servers, such as http://127.0.0.1:8000, for engine vllm-server; completions are spread over them."""
     vllm_api_key_env: str = "VLLM_API_KEY"
-    """Environment variable that holds the servers' API key; no key is sent where it is not set."""
+    """Environment variable that holds the servers' API key; no key is sent if that variable is not set."""
     vllm_weights_dir: Path | None = None
     """Folder shared by the trainer and all servers: weights go through it rather than over HTTP."""
     vllm_requests: int = Field(default=64, ge=1, le=1024)

@@ -20,7 +20,8 @@ class MonitoringFields(Frozen):
     """The run counts as dead after this many steps in a row in which the rewards teach nothing: no completion has an advantage,
     the gradient is 0, or, with gae, all rewards of the step are equal."""
     on_broken_grader: Literal["warn", "stop"] = "stop"
-    """What to do when a grader fails on more than broken_grader_share of its completions, or scores none of the first 200."""
+    """What to do when a source's judge raises errors on more than broken_grader_share of the last 200 completions, or the
+    source's first 200 completions all get no verdict."""
     max_bad_steps: int = Field(default=3, ge=1)
     """The run stops after this many infinite or nan updates in a row. Each is skipped, and its batch saved in bad_batches/."""
     sampled_nll_floor: float = Field(default=0.05, ge=0, lt=1)
@@ -38,7 +39,7 @@ class MonitoringFields(Frozen):
     unscored_share: float = Field(default=0.1, gt=0, le=1)
     """Warn when more than this share of the completions gets no verdict."""
     logprob_mismatch_limit: float = Field(default=0.1, gt=0)
-    """Warn when log-probabilities at sampling and in training differ by more than this, mean over tokens, in nats."""
+    """Warn when log-probabilities at sampling and in training differ by more than this many nats, averaged over tokens."""
     warn_every: int = Field(default=50, ge=1)
     """Least number of steps between two warnings of one kind."""
 

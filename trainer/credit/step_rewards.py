@@ -30,8 +30,10 @@ def tokens_until(codec: Codec, token_ids: Sequence[int], characters: int) -> int
 
 
 def part_steps(score: Score, part: str) -> list[StepScore]:
-    """Return the steps in `score` that were scored by the part `part` of a composed environment; `part` is empty without
-    parts."""
+    """Return the steps in `score` that the part `part` of a composed environment scored.
+
+    `part` is empty for an environment without parts.
+    """
     return [step for step in score.steps or () if step.part == part]
 
 

@@ -29,7 +29,7 @@ def turn_advantages(group: Group, advantage_G: Sequence[float], scale: float) ->
     Args:
         group: episodes with verdicts.
         advantage_G: the advantage of each episode's first turn (`advantages.turns.turn_returns`).
-        scale: factor by which `advantage_G` was scaled; the rewards of earlier turns are multiplied by it, too.
+        scale: factor by which rewards were multiplied before `advantage_G` was computed.
     """
     if not group.episodes:
         return None

@@ -70,8 +70,8 @@ class FullyShardedPolicy:
 def repeated_layers(model: nn.Module) -> list[nn.Module]:
     """Return the repeated blocks of `model`, such as its decoder layers.
 
-    These are the members of a module list. If `model` has several module lists, the members of each list that are of its most
-    frequent class are taken, and the list in which these have the most parameters is chosen.
+    These are the members of a module list. If `model` has several module lists, one is chosen: in each list, the parameters of
+    the members of its most frequent class are counted, and the list with the highest count is taken.
 
     Raises:
         UsageError: the model has no module list.

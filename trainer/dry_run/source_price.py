@@ -54,8 +54,8 @@ def price(
     Args:
         config: the settings of the run.
         golds: most tasks to read, and most gold solutions to judge, for each source.
-        hub: if True, data sets without local files are read from the hub. If False, the sample row in the data set's
-            description is measured instead of its rows.
+        hub: if True, data sets without local files are read from the hub. If False, the sample row in their description is
+            measured instead.
         count: returns the number of tokens of a prompt; by default a quarter of its characters, rounded up.
         on_source: called with the number of sources measured and the number of all sources.
 
