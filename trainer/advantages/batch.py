@@ -115,7 +115,8 @@ def gdpo(
 ) -> torch.Tensor:
     """Normalise each of R rewards within its group, sum them with `weights_R`, and normalise the sum over the batch.
 
-    This is GDPO (arXiv 2601.05242). Normalising only the sum of the raw rewards would hide which rewards differed.
+    This is GDPO (arXiv 2601.05242). If only the sum of the raw rewards were normalised, completions with different rewards but
+    equal sums would get equal advantages.
 
     Args:
         rewards_PGR: floating point rewards `[P, G, R]`, each in any unit; ignored where unscored.

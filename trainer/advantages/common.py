@@ -12,10 +12,12 @@ import torch
 from verigym.trainer.tensor_shapes import check_same_shape
 
 EQUAL_RELATIVE = 1e-9
-"""Rewards of a group count as equal if they differ by at most this share of the largest. For example, 0.1 + 0.2 and 0.3 count
-as equal, although they differ by rounding. For float32 and shorter types the share is 8 machine epsilons."""
+"""Rewards of a group count as equal if they differ by at most this share of the group's largest absolute reward. For example,
+0.1 + 0.2 and 0.3 count as equal, although they differ by rounding. For float32 and narrower dtypes, 8 machine epsilons of the
+dtype are used instead."""
 EQUAL_ABSOLUTE = 1e-12
-"""Rewards that differ by at most this count as equal, whatever their size. For example, 1 - 0.9 - 0.1 counts as equal to 0."""
+"""Rewards whose difference is at most this number count as equal, whatever their size. For example, 1 - 0.9 - 0.1 counts as
+equal to 0."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Groups:
     compared_PG: torch.Tensor
     """bool, True for the scored completions of groups whose rewards are not all equal."""
     scored_P1: torch.Tensor
-    """Number n of scored completions in each group, raised to 2 if it is smaller, because n and n - 1 are divisors."""
+    """Number n of scored completions in each group, or 2 where there are fewer, so that n and n - 1 can be divisors."""
     mean_P1: torch.Tensor
     """Mean of the scored rewards of each group; meaningful only for groups with at least 2 scored completions."""
     deviation_PG: torch.Tensor

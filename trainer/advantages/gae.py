@@ -16,9 +16,9 @@ def gae(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute generalised advantage estimates: `A_t = sum_k (gamma lam)^k d_(t+k)`, `d_t = r_t + gamma V_(t+1) - V_t`.
 
-    Here r_t is the reward of token t and V_t the value before it; see Schulman et al., arXiv 1506.02438, equation 16. With
-    `lam` 1, the advantage is the return minus the value; with `lam` 0, it is the one-step error `d_t`. The value after a
-    row's last token is 0. This also holds for a truncated row: its verdict judges the text so far, so no later reward is
+    Here r_t is the reward of token t and V_t the value of the state before it; see Schulman et al., arXiv 1506.02438, equation
+    16. With `lam` 1, the advantage is the return minus the value; with `lam` 0, it is the one-step error `d_t`. The value after
+    a row's last token is 0. This also holds for a truncated row: its verdict judges the text so far, so no later reward is
     missing. Positions outside the mask are skipped: the successor of a token inside the mask is the next token inside it.
 
     Args:

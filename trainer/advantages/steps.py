@@ -30,8 +30,8 @@ def process_supervision(
     Args:
         step_rewards: for each completion, a list with one finite reward per step; None for an unscored completion, which
             is left out of the mean and gets 0.
-        step_ends: for each completion, the number of tokens up to the end of each step: rising, from 1 to its length.
-            Ignored for an unscored completion.
+        step_ends: for each completion, the number of tokens from its start to the end of each step. The numbers must rise from
+            step to step; the first is at least 1, the last at most the completion's length. Ignored for an unscored completion.
         lengths: length of each completion, in tokens.
         ddof: 0 divides the sum of squares by n (population), 1 by n - 1 (sample).
         eps: added to the standard deviation, in the unit of the rewards; at least 0.

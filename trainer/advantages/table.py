@@ -1,4 +1,4 @@
-"""The table of advantages: the function of each name, and the properties that checks of settings need.
+"""The table of advantages: the function of each name, and the properties by which a run's settings are checked.
 
 To add an advantage, write a function in a module beside this one and add an entry here. Checks of settings, error messages and
 tests use the entry's attributes. torch is imported only when a function is requested, so configurations are checked without it.
@@ -22,13 +22,14 @@ class Advantage:
     location: str
     """`module:function`, in this package."""
     takes: Literal["reward", "components", "critic", "turns"] = "reward"
-    """How the function is called.
+    """What the function takes, which determines how it is called.
 
-    reward: as `function(rewards_PG, scored_PG, *, lengths_PG=None, **options)`.
-    components: as `function(rewards_PGR, scored_PG, weights_R, **options)`, with the components in `reward_weights`.
-    critic: as for reward. The function returns rewards, from which the learner's critic computes advantages of tokens.
-    turns: as for reward. An episode's reward includes the rewards of its turns; the advantage of a turn leaves out the rewards
-    of earlier turns.
+    reward: the total rewards. Called as `function(rewards_PG, scored_PG, *, lengths_PG=None, **options)`.
+    components: the score's components that the setting `reward_weights` names, as R separate rewards. Called as
+    `function(rewards_PGR, scored_PG, weights_R, **options)`.
+    critic: called like `reward`. The function returns rewards, from which the learner's critic computes advantages of tokens.
+    turns: called like `reward`. The reward of an episode includes the rewards of its turns. The function returns the advantage
+    of the first turn; the rewards of earlier turns are subtracted from it for each later turn.
     """
     needs_group: bool = True
     """Whether the advantage compares the completions of one prompt. If so, one completion per prompt would give only zeros."""

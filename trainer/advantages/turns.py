@@ -14,12 +14,12 @@ from verigym.trainer.advantages.group import rloo
 
 
 def turn_returns(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the advantage of each episode's first turn: its return minus the mean return of the prompt's other episodes.
+    """Return the advantage of each episode's first turn: the episode's return minus the mean return of the other episodes.
 
-    The advantage of a later turn t is `A_t = sum of the rewards from t on - mean return of the other episodes`. This is the
-    advantage of the first turn minus the rewards of the turns before t (`earned_before`). The baseline depends neither on
-    the episode itself nor on the turn, so the gradient is unbiased even though the policy chooses the number of turns. A
-    separate mean for each turn index would be biased.
+    The other episodes are those of the same prompt. The advantage of a later turn t is `A_t = sum of the rewards from t on -
+    mean return of the other episodes`. This is the advantage of the first turn minus the rewards of the turns before t
+    (`earned_before`). The baseline depends neither on the episode itself nor on the turn, so the gradient is unbiased even
+    though the policy chooses the number of turns. A separate mean for each turn index would be biased.
 
     Args:
         rewards_PG: the return of each episode: the reward of its verdict plus the rewards of all its turns.

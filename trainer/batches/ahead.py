@@ -29,7 +29,11 @@ class Ahead:
         self._abandoned = False
 
     def start(self, sample: Callable[[GiveUp], Batch]) -> None:
-        """Start to sample a batch with `sample`, which receives a function that returns True if sampling should stop."""
+        """Start to sample a batch by calling `sample` in a thread.
+
+        Args:
+            sample: returns the batch. Its argument is a function that returns True if sampling should stop.
+        """
         assert self._batch is None, "a batch is waiting to be taken"
         batch: Future[Batch] = Future()
         threads = torch.get_num_threads()

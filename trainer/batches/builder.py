@@ -1,4 +1,4 @@
-"""`BatchBuilder`: chooses a step's tasks and the groups it trains on, and keeps the state that later steps depend on."""
+"""`BatchBuilder`: chooses each step's tasks and the groups that the step trains on; keeps the state for later steps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Batch:
     groups: list[Group]
     """Trained on."""
     sampled: list[Group]
-    """Groups sampled in this step, trained on or not; metrics describe these. The leftovers if nothing had to be sampled."""
+    """Groups that the step's metrics describe: all groups sampled in this step, whether it trains on them or not. If nothing
+    was sampled, because leftovers of the step before sufficed, these leftovers."""
     metrics: dict[str, float]
 
     def off_policy(self) -> Batch:
@@ -76,7 +77,7 @@ def refuse_lost_signal(config: TrainConfig, credit: Mapping[str, Credit]) -> Non
 class BatchBuilder:
     """Chooses the groups that each step trains on, from fresh samples, leftovers and replay.
 
-    `state` returns everything that later steps depend on.
+    Later steps depend on two things: what the method `state` returns, and the number of tasks drawn from each source.
     """
 
     def __init__(self, config: TrainConfig, sources: Sequence[Source], credit: Mapping[str, Credit]) -> None:

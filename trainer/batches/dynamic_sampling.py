@@ -1,4 +1,4 @@
-"""Dynamic sampling: draw groups until enough of them have a signal (DAPO, arXiv 2503.14476)."""
+"""Dynamic sampling: draw groups until enough of them have a signal, which means a gradient (DAPO, arXiv 2503.14476)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from verigym.trainer.tasks.mixture import Source
 
 @dataclass(frozen=True)
 class Filled:
-    """The result of `refill`: groups with a signal that a step trains on, and groups with a signal that are left over."""
+    """The result of `refill`: groups that a step trains on, and groups that are left over. All of them have a signal."""
 
     groups: list[Group]
     """At most one a slot of the plan."""
     leftovers: list[Group]
-    """Further groups of this step with a signal, which the next step may use."""
+    """Further groups that were drawn in this step and have a signal; the next step may use them."""
     missing: int
-    """Slots that stayed empty, because `max_oversampling` was reached."""
+    """Number of slots of the plan that got no group, because the bound `max_oversampling` was reached."""
 
 
 def refill(
@@ -32,9 +32,10 @@ def refill(
 ) -> Filled:
     """Sample groups in rounds until each slot of `plan` has a group with a signal, or the bound on sampling is reached.
 
-    A slot is filled with a group of its own source. If a source reaches its bound first, spare groups of other sources fill its
-    slots. Groups are chosen in order, after all completions of a round have ended; choosing earlier would favour short
-    completions. The number of groups in a round follows from the share of groups with a signal so far in this step.
+    A slot is the room for one group in the step's batch. It is filled with a group of its own source. If a source reaches its
+    bound first, spare groups of other sources fill its slots. Groups are chosen in order, after all completions of a round have
+    ended; choosing earlier would favour short completions. The share of groups with a signal so far in this step determines how
+    many groups the next round draws.
 
     Args:
         plan: the source of each slot.

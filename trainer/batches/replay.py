@@ -23,9 +23,9 @@ class Replay:
 
         Args:
             seed: keys the random choice of groups.
-            size: most groups; the oldest are dropped first.
+            size: largest number of groups in the buffer; the oldest are dropped first.
             below: only groups with a pass rate above 0 and at most `below` are added.
-            max_age: steps after which a group is dropped, because the policy has moved too far since.
+            max_age: number of steps after which a group is dropped, because the policy has changed too much since then.
         """
         self.seed = seed
         self.size, self.below, self.max_age = size, below, max_age

@@ -2,8 +2,8 @@
 
 Sampling does not wait for updates, and updates do not wait until the servers have the new weights. So a batch may hold
 completions from several versions of the policy; each completion records how many updates its policy had. Groups older than
-`max_staleness` updates are dropped when the batch is taken. A limit on the batches that wait would not be enough, because new
-weights may reach the servers late.
+`max_staleness` updates are dropped when the batch is taken. Limiting the number of waiting batches would not keep groups fresh
+enough: new weights may reach the servers late, so even a new group may come from an old policy.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Stream:
         """Begin to sample batches with `sample`.
 
         Args:
-            sample: takes the number of a batch, and a function that returns True if sampling should stop, as `collect` does.
-            state: returns the number of tasks drawn of each source and the builder's state, after the last batch.
+            sample: takes the number of a batch, and a function that returns True if sampling should stop; returns the batch.
+            state: returns the number of tasks drawn from each source and the builder's state. It is called after each batch.
         """
         threads = torch.get_num_threads()
 

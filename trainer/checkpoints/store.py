@@ -164,8 +164,8 @@ def save(
 ) -> Path:
     """Write the checkpoint of a finished step, and delete old ones until `keep` are left.
 
-    Checkpoints that were made because of elapsed time are deleted before those that were due at their step. If the process is
-    killed, the folder has either the complete new checkpoint or only older ones.
+    Checkpoints that were made only because of elapsed time are deleted before the others. If the process is killed, the folder
+    has either the complete new checkpoint or only older ones.
 
     Args:
         folder: folder of the run's checkpoints.

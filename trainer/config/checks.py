@@ -15,7 +15,8 @@ from verigym.trainer.config.presets import PRESETS
 from verigym.trainer.config.update import CriticFields
 
 Rule = tuple[tuple[str, ...], Callable[[Any], bool], str]
-"""Names of fields, a test of the settings that is True if these fields have an effect, and the end of the error message."""
+"""A triple: names of fields; a function of all settings that returns True if these fields have an effect; the end of the error
+message if they have none."""
 
 
 def engine_rules(fields: Container[str]) -> tuple[Rule, ...]:

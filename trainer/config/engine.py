@@ -33,7 +33,8 @@ class EngineEntry:
     package: str | None = None
     """Optional package that the engine needs, by its name in `envs.extras`; None if it needs none."""
     own_weights: bool = False
-    """Whether the engine samples from its own copy of the weights, which `sync` replaces, and not from the policy itself."""
+    """Whether the engine has its own copy of the weights, which it replaces at each `sync`. If False, it samples from the very
+    model that is trained."""
     distributed: bool = False
     """Whether it works in a run of several processes (torchrun)."""
     free: bool = False
@@ -101,10 +102,11 @@ class EngineFields(Frozen):
 
     engine: str = Field(default="native", description=f"What samples completions: {', '.join(ENGINES)}; see docs/engines.md.")
     vllm_dtype: Literal["fp32", "bf16", "fp16"] | None = None
-    """Precision of vLLM, or of the weights sent to servers, which compute in their own; the run's dtype when left out."""
+    """Engine vllm: precision in which it computes. Engine vllm-server: precision of the weights that are sent; the servers
+    compute in the precision they were started with. The run's dtype when left out."""
     vllm_max_model_len: int | None = Field(default=None, ge=1)
-    """Most tokens of prompt and completion together, for engine vllm; max_prompt_tokens + max_new_tokens when left out, or with
-    episodes max_context_tokens."""
+    """For engine vllm: most tokens of prompt and completion together. When left out: without episodes max_prompt_tokens +
+    max_new_tokens, at most the model's limit; with episodes max_context_tokens, or else the model's limit."""
     vllm_gpu_memory_utilization: float = Field(default=0.3, gt=0, le=1)
     """Share of the GPU's memory that vLLM takes beside the trainer, for engine vllm."""
     vllm_tensor_parallel_size: int = Field(default=1, ge=1)
@@ -116,7 +118,7 @@ class EngineFields(Frozen):
     vllm_urls: tuple[str, ...] = ()
     """Addresses of the servers, such as http://127.0.0.1:8000, for engine vllm-server; completions are spread over them."""
     vllm_api_key_env: str = "VLLM_API_KEY"
-    """Environment variable that holds the servers' API key; no key is sent where it is not set."""
+    """Environment variable that holds the servers' API key; no key is sent if that variable is not set."""
     vllm_weights_dir: Path | None = None
     """Folder shared by the trainer and all servers: weights go through it rather than over HTTP."""
     vllm_requests: int = Field(default=64, ge=1, le=1024)
@@ -124,7 +126,7 @@ class EngineFields(Frozen):
     vllm_timeout_s: float = Field(default=600.0, gt=0)
     """Most seconds for one completion, or for loading weights."""
     vllm_wait_s: float = Field(default=600.0, gt=0)
-    """Seconds for which all servers may fail before the run stops; at the start, the limit holds for each single server."""
+    """The run stops when all servers have failed for this many seconds; at the start, when any one server has."""
     vllm_retries: int = Field(default=5, ge=1)
     """Tries for one completion, on any servers, before the run stops."""
 

@@ -1,4 +1,4 @@
-"""Settings of episodes: completions of several turns, where a source's environment opens sessions."""
+"""Settings of episodes: completions of several turns. An environment that opens sessions answers each turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class EpisodeFields(Frozen):
     max_context_tokens: int | None = Field(default=None, ge=1)
     """In episodes: most tokens of prompt and all turns together, replies of tools included; the model's limit when left out."""
     turn_timeout_s: float = Field(default=30.0, gt=0)
-    """In episodes: wall time that a session may take to answer one turn."""
+    """In episodes: most seconds of wall time that the environment may take to answer one turn."""
     episode_order: TurnOrder = "lockstep"
     """In episodes: lockstep samples the next turns of all episodes together, so that a resumed run is bit-identical. free
     continues each episode as soon as its own reply has arrived, which saves time where tools are slow."""

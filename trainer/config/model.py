@@ -13,20 +13,21 @@ class OptimizerFields(Frozen):
     """Settings of the precision of the optimizer's state."""
 
     optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
-    """adamw_8bit holds both moments in 8 bits (2110.02861), except for tensors with fewer than 4,096 elements."""
+    """adamw_8bit stores Adam's two moments in 8 bits (arXiv 2110.02861), except for tensors with fewer than 4,096 elements."""
 
 
 class AdapterFields(OptimizerFields):
     """Settings of LoRA adapters and of the base's precision. Adapters have no dropout, so that sampler and trainer agree."""
 
     lora_rank: int = Field(default=0, ge=0)
-    """Rank of the adapters that are trained in place of the model's weights (LoRA, 2106.09685); 0 trains the weights."""
+    """Rank of the adapters that are trained in place of the model's weights (LoRA, arXiv 2106.09685); 0 trains the weights."""
     lora_alpha: float = Field(default=32.0, gt=0, allow_inf_nan=False)
     """With lora_rank: the adapters' product is multiplied by lora_alpha / lora_rank."""
     lora_targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    """With lora_rank: layers that get an adapter: all linear ones except the head, or a list such as [q_proj, v_proj]."""
+    """With lora_rank: which layers get an adapter. all-linear means all linear layers except the head; or give a list of names,
+    such as [q_proj, v_proj]."""
     lora_base: Literal["fp32", "bf16", "4bit"] = "fp32"
-    """With lora_rank: precision of the frozen weights; bf16 and 4bit (QLoRA's NF4, 2305.14314) go with dtype bf16."""
+    """With lora_rank: precision of the frozen weights. bf16 and 4bit (QLoRA's NF4, arXiv 2305.14314) need dtype bf16."""
 
     @model_validator(mode="after")
     def _adapters_are_consistent(self) -> Self:
@@ -42,13 +43,15 @@ class ShardFields(Frozen):
     """Settings of how several processes (torchrun) divide the model. A run may be resumed with another value."""
 
     shard: Literal["optimizer", "full"] = "optimizer"
-    """optimizer: each process has whole weights and gradients while it samples and updates. full: one whole layer at a time."""
+    """optimizer: while it samples and updates, each process holds the weights and gradients of the whole model. full: each
+    process holds only its share of the model, and the weights of a whole layer only while that layer runs."""
 
 
 class KernelFields(Frozen):
     """Settings of optimisations that need a GPU. They change results by rounding only."""
 
     cuda_graphs: bool | None = None
-    """Engine native decodes in fixed buffers and replays CUDA graphs; on with CUDA when left out, refused without it."""
+    """Whether engine native decodes in buffers of a fixed size and replays CUDA graphs. When left out, it does so on CUDA. true
+    is refused on other devices."""
     liger: bool = False
     """Liger's kernels for RMS norms, rotary positions and gated MLPs of the Llama family; CUDA only, extra `liger`."""

@@ -1,8 +1,8 @@
 """Presets: a paper's choice of advantage, loss, aggregation and KL, by the paper's name.
 
-A preset gives defaults, and fields of the configuration win. If the configuration names another loss or correction, the options
-of the preset's own are dropped. Learning rates, batch sizes and lengths depend on the model and the machine, so no preset sets
-them.
+A preset gives defaults, and fields of the configuration win. If the configuration names another loss than the preset, the
+preset's options for its own loss are dropped; likewise for the correction. Learning rates, batch sizes and lengths depend on
+the model and the machine, so no preset sets them.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ def preset(name: str) -> Mapping[str, object]:
 def with_preset(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the preset that `fields` names, overridden by `fields`.
 
-    If `fields` name a different loss than the preset does, the preset's options for its loss are dropped. The same holds for
-    the correction.
+    If `fields` name a different loss than the preset does, the options that the preset gives its own loss are dropped. The same
+    holds for the correction and its options.
 
     Raises:
         ValueError: there is no such preset.

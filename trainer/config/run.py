@@ -33,7 +33,7 @@ class SourceConfig(SuiteSource):
     """One source of the mixture: the fields of a suite's source, and fields that only a training run has."""
 
     advantage: str | None = None
-    """Advantage of this source's groups; the run's, with its options, when left out."""
+    """Advantage for this source's groups. When left out, the advantage of the whole run is used, with its options."""
     advantage_options: Mapping[str, Any] = {}
     """Keyword arguments of this source's advantage, by name."""
     reward_weights: Mapping[str, float] = {}
@@ -73,13 +73,15 @@ class TrainConfig(
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
     """The mixture."""
     suite: str | None = None
-    """Name or path of a suite, which gives the sources and defaults; fields of the run win. Null once it has been read."""
+    """Name or path of a suite, which gives the sources and defaults; fields of the run take precedence. In a finished
+    configuration this is null, because the suite has been read and replaced by its sources."""
     data_dir: Path | None = None
     """With a suite: folder of its data sets' local files; missing ones are read from the hub."""
     seed: int = 0
     """Seed of all randomness."""
     preset: str | None = None
-    """A paper's settings as defaults, such as grpo, dr_grpo, dapo or gspo (trainer/config/presets.py). Given fields win."""
+    """A paper's settings as defaults, such as grpo, dr_grpo, dapo or gspo (trainer/config/presets.py). Fields that you give
+    take precedence."""
 
     steps: int = Field(default=200, ge=1)
     """Optimizer batches: one generation phase each."""
@@ -103,16 +105,19 @@ class TrainConfig(
     checkpoint_every: int = Field(default=50, ge=1)
     """Steps between checkpoints; the last step always gets one."""
     checkpoint_minutes: float = Field(default=10.0, ge=0)
-    """A step that ends this many minutes after the last checkpoint, or after the start, gets one, too; 0 for never."""
+    """A checkpoint is also made at the end of a step if this many minutes or more have passed since the last checkpoint, or
+    since the start; 0 for never."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """How many checkpoints are kept; older ones are deleted, first those that checkpoint_minutes made."""
     samples_per_step: int = Field(default=2, ge=0)
     """Completions per step that are written to samples.jsonl."""
 
     workers: int | None = Field(default=None, ge=0)
-    """Grading processes; one per core by default. 0 grades inside the trainer, without protection."""
+    """Grading processes; one per core by default. 0 grades in the trainer's own process, where a grader's crash or hang also
+    hits the trainer."""
     cluster: Cluster | None = None
-    """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`; `workers` are then those of each node."""
+    """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`. `workers` is then the number of grading processes on each
+    node."""
     grade_timeout_s: float = Field(default=30.0, gt=0)
     """Most seconds of wall time for one verdict."""
     grade_memory_mb: int = Field(default=4096, ge=64)

@@ -17,7 +17,8 @@ class SamplingFields(Frozen):
     prompts_per_step: int = Field(default=16, ge=1)
     """Prompts per step, sampled from the mixture."""
     group_size: int = Field(default=8, ge=1)
-    """Completions per prompt; advantages are relative to this group, except gae and reinforce++, for which 1 is enough."""
+    """Completions per prompt, which form a group. Most advantages compare the completions of a group, so they need at least 2;
+    for gae and reinforce++ 1 is enough."""
     max_prompt_tokens: int = Field(default=1024, ge=1)
     """Longer prompts are skipped and counted."""
     max_left_out: float = Field(default=0.01, ge=0, le=1)
@@ -27,10 +28,11 @@ class SamplingFields(Frozen):
     temperature: float = Field(default=1.0, gt=0, le=10)
     """Sampling temperature in training."""
     broken_grader_share: float = Field(default=0.2, gt=0, le=1)
-    """If a source's judge raises errors on more than this share of its last 200 completions, such completions are unscored."""
+    """A completion on which the judge raises an error gets the lowest reward. But if that happens to more than this share of a
+    source's last 200 completions, the grader counts as broken, and such completions are unscored instead."""
     overlap: Literal["none", "one_step", "free"] = "none"
-    """one_step: the next step's completions are sampled while the policy is updated, by the policy as it was before. free: the
-    servers sample without a pause and take new weights in between."""
+    """none: sampling and updates take turns. one_step: while the policy is updated, the next step's completions are sampled
+    with the weights from before the update. free: servers sample without a pause, and load new weights while they sample."""
     max_staleness: int = Field(default=2, ge=1)
     """With overlap free: most updates between the sampling of a group and its training; older groups are dropped."""
     generation_rows: int = Field(default=512, ge=1)
@@ -45,16 +47,21 @@ class SamplingFields(Frozen):
     step_rewards: bool = False
     """Where a verdict scores the steps of a completion, each step's tokens get their own advantage (DeepSeekMath 4.1.3)."""
     overlong_cache: int = Field(default=0, ge=0)
-    """Tokens before max_new_tokens over which a reward falls by up to 1 (DAPO's soft punishment); 0 for none."""
+    """Number of tokens before max_new_tokens over which a penalty on the reward grows from 0 to 1 (DAPO's soft punishment); 0
+    for no penalty."""
     truncated_reward: float | None = Field(default=None, allow_inf_nan=False)
-    """Reward of a completion that max_new_tokens cut off, in place of its verdict's (Tulu 3); the verdict's when left out."""
+    """Reward that a completion gets if max_new_tokens cut it off, instead of the reward in its verdict (Tulu 3). When left out,
+    it keeps the reward in its verdict."""
 
     dynamic_sampling: bool = False
-    """Groups without a signal are left out, and prompts are drawn until prompts_per_step groups have a signal (DAPO)."""
+    """Groups without a signal, which means without a gradient, are left out. Prompts are drawn until prompts_per_step groups
+    have a signal (DAPO)."""
     max_oversampling: float = Field(default=3.0, ge=1, le=100)
-    """With dynamic_sampling: most prompts drawn per step, as a multiple of each source's share; a step may stay smaller."""
+    """With dynamic_sampling: limit on the prompts drawn per step. From each source, at most this many times its share of
+    prompts_per_step are drawn. If too few of their groups have a signal, the step trains on fewer groups."""
     curriculum: bool = False
-    """Tasks are sorted into easy, normal and hard by their running pass rate; the shares below say how often each comes."""
+    """Tasks are sorted into easy, normal and hard by their running pass rate; hard_share and easy_share say how often hard and
+    easy tasks are drawn, and the rest are normal ones."""
     hard_share: float = Field(default=0.25, ge=0, le=1)
     """With curriculum: share of a source's prompts that are drawn from its hard tasks."""
     easy_share: float = Field(default=0.05, ge=0, le=1)
@@ -66,14 +73,15 @@ class SamplingFields(Frozen):
     replay_share: float = Field(default=0.0, ge=0, le=0.5)
     """Largest share of a step's groups that are rare successes of earlier steps, trained on once more; 0 for none."""
     replay_size: int = Field(default=64, ge=1)
-    """With replay_share: most groups that are kept; the oldest are dropped first."""
+    """With replay_share: largest number of groups kept for replay; the oldest are dropped first."""
     replay_below: float = Field(default=0.25, gt=0, lt=1)
     """With replay_share: a group is a rare success with a pass rate above 0 and at most this."""
     replay_max_age: int = Field(default=16, ge=1)
-    """With replay_share: steps after which a kept group is too old."""
+    """With replay_share: number of steps after which a group kept for replay is dropped as too old."""
 
     canary_share: float = Field(default=0.02, ge=0, le=0.5)
-    """Canaries (tasks that no answer solves) per prompt of a step, in addition to the prompts, if an environment has some."""
+    """Canaries are tasks that no answer solves; some environments have them. For each prompt of a step, a canary is added to
+    the step with this probability."""
 
     @model_validator(mode="after")
     def _sampling_is_consistent(self) -> Self:

@@ -138,7 +138,8 @@ STAGE_FIELDS: Mapping[str, str] = {
     "train_file": "`data`, a list of files",
     "train_files": "`data`, a list of files",
 }
-"""The same as `FIELDS`, for the stages besides grpo. These count examples, not prompts."""
+"""Name of a field in TRL or verl -> what it is here, as `FIELDS`, for the stages other than grpo. In these stages, batch sizes
+count examples, not prompts."""
 _TARGET = re.compile(r"`([a-z_]+)")
 
 

@@ -11,7 +11,7 @@ from verigym.trainer.config.frozen import Frozen
 from verigym.trainer.losses.table import ON_POLICY_LOSSES
 
 SHARED_OPTIONS = ("clip_low", "clip_high", "dual_clip", "delta")
-"""Options that several losses take; each has a field of its own."""
+"""Options that several losses take. They are not given in `loss_options`; each is a separate setting."""
 
 
 class UpdateFields(Frozen):
@@ -26,7 +26,8 @@ class UpdateFields(Frozen):
     dual_clip: float | None = None
     """Where the advantage A is negative, the loss is at most dual_clip times -A; no such limit when left out."""
     delta: float | None = None
-    """The loss's `delta`: a bound of the ratio on its unclipped side, or of a change in probability (dppo_tv)."""
+    """The option `delta` of the loss. clipped: upper bound of the ratio in the unclipped term. dppo_tv: largest change of a
+    token's probability."""
     loss_options: Mapping[str, Any] = {}
     """Other keyword arguments of the loss, by name."""
     aggregation: Literal["sequence_mean", "token_mean", "fixed_length", "sequence_sum_mean"] = "token_mean"
@@ -36,17 +37,19 @@ class UpdateFields(Frozen):
     reference_every: int = Field(default=0, ge=0)
     """With kl_coef: steps after which the current policy replaces the KL's reference model; 0 keeps the initial model."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
-    """See trainer/losses/kl.py. k1 is unbiased in the reward; in the loss its expected gradient is 0, and a run warns of it."""
+    """Estimator of the KL; see trainer/losses/kl.py. Take k1 only with kl_place reward, where it is unbiased. With kl_place
+    loss its expected gradient is 0, and the run warns of this."""
     kl_place: Literal["loss", "reward"] = "loss"
     """loss adds each token's KL to its loss; reward subtracts a completion's summed KL from its reward, before advantages."""
     kl_unbiased: bool = False
     """Multiplies the KL in the loss by the on-policy ratio, which makes k3's gradient that of the KL (arXiv 2506.09477)."""
     correction: str | None = None
-    """Importance weights between sampler and policy: a kind of trainer/losses/corrections.py, or opsm; none when left out."""
+    """Corrects the loss of tokens that were sampled from another distribution than the policy's: by importance weights, of a
+    kind named in trainer/losses/corrections.py, or by opsm, which drops completions. No correction when left out."""
     correction_options: Mapping[str, Any] = {}
     """Bounds of the correction, by name."""
     entropy_coef: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Weight of the entropy bonus, in the loss's own mean over tokens."""
+    """Weight of the entropy bonus. The entropies of the tokens are averaged in the same way as their losses."""
     truncated: Literal["score", "mask"] = "score"
     """Completions that max_new_tokens cut off: trained on with their reward, or masked from the loss."""
     updates_per_step: int = Field(default=1, ge=1)
@@ -68,9 +71,11 @@ class UpdateFields(Frozen):
     """Largest global norm of the gradient; larger ones are scaled down."""
 
     micro_batch_tokens: int = Field(default=8192, ge=1)
-    """Most tokens of a forward and backward pass, padding included. A shared prompt counts once, plus a quarter per row."""
+    """Most tokens of a forward and backward pass, padding included. A prompt that several completions share counts once, plus a
+    quarter of its tokens for each of these completions."""
     shared_prefix: bool = True
-    """Runs a prompt once for its whole group; models that cannot share it run it with each completion."""
+    """An update runs a prompt once for all completions of its group. Models that do not support this run the prompt again with
+    each completion."""
     logprob_chunk: int | None = Field(default=None, ge=1)
     """Tokens whose logits are in memory at the same time; chosen by the vocabulary's size when left out."""
     gradient_checkpointing: bool = False
@@ -103,12 +108,15 @@ class CriticFields(Frozen):
     """Settings of the critic (PPO). They have an effect only with `advantage: gae`, which uses the critic's values."""
 
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    """With gae: 1 gives the return minus the critic's value, 0 the one-token TD error."""
+    """With gae: the lambda of the estimate. 1 makes the advantage the return minus the critic's value, 0 makes it the TD error
+    of one token."""
     gae_gamma: float = Field(default=1.0, ge=0, le=1)
     """With gae: discount per token."""
     whiten_advantages: bool = True
     """With gae: advantages of all tokens of a step get mean 0 and standard deviation 1."""
     critic_learning_rate: float = Field(default=1e-5, gt=0, le=1)
-    """With gae: peak learning rate of the critic; optimizer, schedule, warm-up, decay and clipping are the policy's."""
+    """With gae: peak learning rate of the critic. Its optimizer, schedule, warm-up, weight decay and gradient clipping are the
+    same as the policy's."""
     value_clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """With gae: clip range of the change of a value within a step (PPO2); none when left out."""
+    """With gae: clip of the critic's loss (PPO2). A value that has moved by more than this towards its return since the start
+    of the step gets no further gradient. No clip when left out."""

@@ -11,8 +11,8 @@ from verigym.trainer.rollout.collect import Group
 def punish_overlong(group: Group, max_tokens: int, cache: int) -> Group:
     """Return a copy of `group` whose rewards include a length penalty.
 
-    The penalty is also the component `overlong`, and each reason mentions it. Unscored completions and all statuses stay
-    as they are, so accuracy does not change.
+    In a completion's score, the penalty is added to the reward and stored as the component `overlong`; the score's reason
+    mentions a penalty that is not 0. Unscored completions and all statuses stay as they are, so accuracy does not change.
 
     Args:
         group: completions with verdicts.
@@ -39,12 +39,12 @@ def punish_overlong(group: Group, max_tokens: int, cache: int) -> Group:
 def price_truncated(group: Group, reward: float) -> Group:
     """Return a copy of `group` in which each scored completion that the token limit cut off has the reward `reward`.
 
-    Its reason mentions this. Tulu 3 gives such a reward to a response without an end-of-sequence token (arXiv 2411.15124,
-    table 21). Statuses do not change.
+    The reason in the completion's score mentions the cut-off. Tulu 3 gives such a reward to a response without an
+    end-of-sequence token (arXiv 2411.15124, table 21). Statuses do not change.
 
     Args:
         group: completions with verdicts.
-        reward: replaces the verdict's reward.
+        reward: replaces the reward in the verdict.
     """
     scores = []
     for score, done in zip(group.scores, group.generated, strict=True):

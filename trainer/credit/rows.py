@@ -37,9 +37,9 @@ class Credit:
     reward_weights: Mapping[str, float] = field(default_factory=dict)
     """For gdpo: the components that count as rewards, with their weights; empty for other advantages."""
     terms: tuple[Term, ...] = ()
-    """The summands of the reward, if step_rewards is on and a part of the environment scores steps; else empty."""
+    """The environment's parts as the summands of its reward, if step_rewards is on and one of them scores steps; else empty."""
     step_parts: frozenset[str] | None = None
-    """Names of the environment's parts that declare that they score steps; None if step_rewards is off."""
+    """Names of the environment's parts that have `scores_steps = True`; None if step_rewards is off."""
     by_turn: bool = False
     """Whether each turn of an episode gets an advantage of its own."""
     reward_scale: float = 1.0
@@ -47,9 +47,9 @@ class Credit:
 
     @property
     def outcome_terms(self) -> tuple[Term, ...]:
-        """Return the components whose rewards count for the completion as a whole: those whose steps are not credited by token.
+        """Return the terms whose rewards count for the completion as a whole. The other terms are parts that score steps.
 
-        An environment without components counts as a single component.
+        The single term of an environment without parts is always included.
         """
         return tuple(term for term in self.terms if not term.steps or not term.part)
 
@@ -59,8 +59,8 @@ def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | No
 
     Args:
         config: the settings of the run.
-        environments: the environments by their source's label; None before they are loaded. Without them, it is not checked
-            whether they can provide the steps that step_rewards needs.
+        environments: the environments by their source's label; None before they are loaded. With None, it is not checked
+            whether any environment scores steps, as step_rewards needs.
 
     Raises:
         UsageError: an advantage or one of its options is unknown or out of range, an advantage conflicts with another setting,
@@ -189,7 +189,7 @@ def training_rows(
             rewards of different sources may have different units.
         codec: decodes completions to find the tokens at which steps end.
         mask_truncated: if True, a truncated completion is left out of the loss; its reward still counts in its group.
-        penalties_PG: subtracted from the rewards before advantages are taken, such as a KL.
+        penalties_PG: penalties, such as a KL, that are subtracted from the rewards before advantages are computed.
         ratio_to_sampler: if True, the sampler's log-probabilities of an off-policy row become its old log-probabilities, so
             that the loss uses the ratio to the sampler. Leave it False if a correction already weighs rows by that ratio.
     """
@@ -301,12 +301,12 @@ def _warn_of_absent(groups: Sequence[Group], names: Iterable[str]) -> None:
 def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) -> bool:
     """Return True if at least one completion of the group would be trained on with a nonzero advantage.
 
-    With step_rewards the result may be True although every token's advantage is 0: this happens if steps differ only within
-    one token, or if outcome and steps cancel at every token.
+    With step_rewards, the result may be True although every token's advantage is 0. This happens if the only steps with
+    different rewards end within the same token, or if the advantages of outcome and steps add up to 0 at every token.
 
     Args:
         group: completions with verdicts.
-        credit: the rule of its source, which must compare within groups; see `compares_prompts`.
+        credit: the rule of the group's source. It must compare completions within their group only; see `compares_prompts`.
         mask_truncated: as in `training_rows`.
     """
     if group.canary:

@@ -30,25 +30,28 @@ def tokens_until(codec: Codec, token_ids: Sequence[int], characters: int) -> int
 
 
 def part_steps(score: Score, part: str) -> list[StepScore]:
-    """Return the scored steps in `score` of the component named `part`, for a composed environment."""
+    """Return the steps in `score` that the part `part` of a composed environment scored.
+
+    `part` is empty for an environment without parts.
+    """
     return [step for step in score.steps or () if step.part == part]
 
 
 def step_rewards(score: Score, term: Term) -> list[float] | None:
-    """Return the step rewards of the component `term`; None if it gave no reward.
+    """Return the step rewards of the part that `term` describes; None if the part gave no reward.
 
-    A component without steps counts as one step.
+    The reward of a part without steps counts as that of a single step.
     """
     reward = term.reward(score)
     return None if reward is None else [step.reward for step in part_steps(score, term.part)] or [reward]
 
 
 def steps_of(score: Score, term: Term, codec: Codec, done: Generated) -> tuple[list[float] | None, list[int]]:
-    """Return the step rewards of the component `term` and, for each step, the number of tokens up to its end.
+    """Return the step rewards of the part that `term` describes and, for each step, the number of tokens up to its end.
 
-    A component without steps counts as one step that ends with the completion. Steps that end within the same token are
-    merged into one step with the smallest of their rewards. In an episode, the steps lie in the last turn, because that is
-    the text that was judged.
+    A part without steps counts as one step that ends with the completion. If the part gave no reward, return None and no ends.
+    Steps that end within the same token are merged into one step with the smallest of their rewards. In an episode, the steps
+    lie in the last turn, because that is the text that was judged.
     """
     rewards = step_rewards(score, term)
     if rewards is None:
@@ -64,11 +67,11 @@ def steps_of(score: Score, term: Term, codec: Codec, done: Generated) -> tuple[l
 
 
 def credited_terms(group: Group, terms: Sequence[Term]) -> list[Term]:
-    """Return the components whose steps are credited by token in this group.
+    """Return the terms whose steps give advantages to single tokens of this group.
 
-    For a composed environment, these are all components that can score steps, even if they scored none in this group: the
-    outcome must consist of the same components in every group. An environment without components counts as a single
-    component, which is credited by token only if a verdict in the group has steps.
+    In a composed environment, these are all parts that can score steps, even if they scored none in this group. So the outcome,
+    which is the sum of the other parts, has the same parts in every group. An environment without parts has a single term. This
+    term is returned only if it can score steps and a verdict in the group has some.
     """
     return [term for term in terms if term.steps and (term.part or any(score.steps for score in group.scores if score.scored))]
 
@@ -76,17 +79,17 @@ def credited_terms(group: Group, terms: Sequence[Term]) -> list[Term]:
 def token_advantages(
     group: Group, terms: Sequence[Term], outcome_G: Sequence[float], codec: Codec
 ) -> list[tuple[float, ...]] | None:
-    """Return an advantage for each token of each completion; None if an environment without components has scored no steps.
+    """Return an advantage for each token of each completion; None if `credited_terms` returns no terms.
 
-    For a composed environment, a token's advantage is the outcome advantage of its completion plus one term for each
-    component that scores steps. This term is the component's weight times the token's advantage from process supervision,
-    normalised over the steps of that component alone. An environment without components uses process supervision only,
-    because its reward consists of the steps.
+    In a composed environment, a token's advantage is a sum: the outcome advantage of its completion, and a summand for each
+    part that scores steps. This summand is the part's weight times the token's advantage from process supervision, normalised
+    over the steps of that part alone. In an environment without parts, the steps are the whole reward, so a token's advantage
+    is that of process supervision only.
 
     Args:
         group: completions with verdicts.
-        terms: the components of the source's environment.
-        outcome_G: outcome advantage of each completion, from the rewards without the components that score steps.
+        terms: the summands of the environment's reward.
+        outcome_G: outcome advantage of each completion, computed from the parts that do not score steps.
         codec: decodes the completions.
     """
     by_step = credited_terms(group, terms)
@@ -106,9 +109,9 @@ def token_advantages(
 def steps_differ(group: Group, term: Term) -> list[bool]:
     """Return, for each completion, True if the steps of `term` could give one of its tokens a nonzero advantage.
 
-    The result is True for every completion with step rewards if any two step rewards of the group differ. It may be True too
-    often: completions are not decoded, so it is unknown which steps end within the same token and are merged into their
-    smallest reward.
+    If any two step rewards of the group differ, the result is True for every completion with step rewards. It may be True
+    although all advantages are 0: steps that end within the same token are merged and keep only their smallest reward, but
+    which steps these are is unknown here, because completions are not decoded.
     """
     rewards = [step_rewards(score, term) for score in group.scores]
     differ = len({reward for steps in rewards for reward in steps or ()}) > 1

@@ -18,7 +18,7 @@ class TrainingRow:
     """Log-probability of each token when it was sampled."""
     old_logprobs: tuple[float, ...] | None = None
     """Log-probability of each token before the first update on this batch; None if there is only one update. For an off-policy
-    row, these may be the sampler's log-probabilities, which are then kept."""
+    row, they may be set to the sampler's log-probabilities in advance; these are then not computed again."""
     token_advantages: tuple[float, ...] | None = None
     """One advantage for each token, used instead of `advantage`: from rewards of steps or turns, or from a critic."""
     off_policy: bool = False

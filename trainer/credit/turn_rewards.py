@@ -29,7 +29,7 @@ def turn_advantages(group: Group, advantage_G: Sequence[float], scale: float) ->
     Args:
         group: episodes with verdicts.
         advantage_G: the advantage of each episode's first turn (`advantages.turns.turn_returns`).
-        scale: factor of the rewards.
+        scale: factor by which rewards were multiplied before `advantage_G` was computed.
     """
     if not group.episodes:
         return None
@@ -44,7 +44,7 @@ def turn_advantages(group: Group, advantage_G: Sequence[float], scale: float) ->
 
 
 def refuse_unused(group: Group) -> None:
-    """Refuse turn rewards in `group` if the source's advantage ignores them.
+    """Refuse a group that has turn rewards. Call this if the source's advantage would ignore them.
 
     Raises:
         UsageError: a turn has a reward.

@@ -1,9 +1,10 @@
 """`shard: optimizer`: FSDP2, with weights, gradients and optimizer state of a model sharded over processes between its passes.
 
-Between passes, each process holds only its rows of every matrix. `gather` adds the whole weights, for generation and for the
-passes of an update. During both, no process waits for another, so each may run any number of micro-batches of any shape.
-`ShardedPolicy.reduce_gradients` ends an update's passes: it sums the gradients over all processes, leaves each process its
-rows, and frees the whole weights. The functions here do nothing to a model that was never sharded.
+Every matrix is divided into rows, and each process owns a share of the rows. Between passes, a process holds only its own rows.
+For generation and for the passes of an update, `gather` gives it the full weights. During generation and during these passes,
+no process waits for another, so each may run any number of micro-batches of any shape. `ShardedPolicy.reduce_gradients` ends
+the passes of an update: it sums the gradients over all processes, leaves each process its own rows of the sum, and frees the
+full weights. The functions here do nothing to a model that was never sharded.
 """
 
 from __future__ import annotations
@@ -96,13 +97,13 @@ class ShardedPolicy:
     """A policy sharded over processes for training, and a copy for inference and export that shares its weights."""
 
     in_rows: bool
-    """Whether each process saves its own rows; if not, the first one saves the whole model."""
+    """Whether each process saves its own rows of the weights. If False, the first process saves the whole model."""
 
     def __init__(self, model: Any, world: World, device: torch.device) -> None:
         """Shard `model` in place. Its parameters are then this process's rows, and an optimizer can be made for them.
 
         Args:
-            model: the policy. In a single process, it is its own inference copy.
+            model: the policy. In a single process, no copy is made: the policy itself is used for inference, too.
             world: the processes that train together.
             device: device of this process.
         """

@@ -70,8 +70,8 @@ class FullyShardedPolicy:
 def repeated_layers(model: nn.Module) -> list[nn.Module]:
     """Return the repeated blocks of `model`, such as its decoder layers.
 
-    These are the members of a module list. Of several lists, it is the one where the most frequent class of members has the
-    most parameters.
+    These are the members of a module list. If `model` has several module lists, one is chosen: in each list, the parameters of
+    the members of its most frequent class are counted, and the list with the highest count is taken.
 
     Raises:
         UsageError: the model has no module list.
@@ -165,7 +165,7 @@ def load_sharded(
 
 
 def shard_fully(model: Any, world: World, device: torch.device) -> None:
-    """Shard a model without memory into rows, and allocate memory for the rows of this process.
+    """Shard a model whose parameters have no memory yet into rows, and allocate memory for the rows of this process.
 
     Parameters that already have memory keep their values; all other parameters have undefined values until they are loaded.
     """

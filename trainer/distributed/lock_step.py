@@ -1,9 +1,10 @@
 """Lock step: processes that share every layer of a model run it the same number of times.
 
 A layer whose weights are sharded is gathered by all processes together whenever it runs. But each process samples its own
-completions and trains on its own rows, so processes need different numbers of passes. Before each pass within a `LockStep`,
-the processes therefore tell each other which pass they make next, if any. A process that has no pass left runs a single token
-instead, until no process has a pass left. When the others train, the gradient of this token is exactly zero.
+completions and trains on its own rows, so processes need different numbers of passes. Before each pass within a `LockStep`, the
+processes therefore tell each other which pass they make next, if any. A process that has no pass left runs the model on a
+single token instead, until no process has a pass left. If the others run training passes, it also runs a backward pass, in
+which the single token adds exactly zero to the gradients.
 """
 
 from __future__ import annotations

@@ -29,9 +29,10 @@ Rows = Callable[[int, int], torch.Tensor]
 
 
 def whole_model(start: Path | None) -> Path | None:
-    """Return `start` if a single process wrote this checkpoint, so that its full weights can be loaded like any model's.
+    """Return the checkpoint `start` if it has full weights, which can be loaded like any model's; else None.
 
-    Return None if the checkpoint is sharded (`restore` loads its weights), or if `start` is None.
+    A checkpoint has full weights if a single process wrote it. The weights of a sharded checkpoint are loaded by `restore`. The
+    result is also None if `start` is None.
     """
     return None if start is None or (start / SHARDS).is_dir() else start
 

@@ -9,7 +9,10 @@ LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 
 
 def launched(name: str) -> int | None:
-    """Return the integer that torchrun has set in the environment variable `name`, one of LAUNCHED; None without torchrun."""
+    """Return the integer in the environment variable `name`, which torchrun sets; None if torchrun did not start this process.
+
+    `name` must be one of the names in LAUNCHED whose value is an integer.
+    """
     return int(os.environ[name]) if all(os.environ.get(variable) for variable in LAUNCHED) else None
 
 

@@ -115,7 +115,7 @@ class World:
     def workers(self, wanted: int | None) -> int | None:
         """Return the number of grading processes to start: `wanted` if given, else this process's share of the cores.
 
-        A single process without `wanted` returns None, which means one per core.
+        If `wanted` is None and there is a single process, return None, which means one per core.
         """
         if wanted is not None or self.size == 1:
             return wanted

@@ -44,7 +44,7 @@ class RunEstimate:
     free_bytes: int | None
     """Free memory of the device; None if the system does not say."""
     expected: Tokens
-    """Expected tokens of a step. It counts every group as trained on, even if the rewards of some may turn out equal."""
+    """Expected tokens of a step. All groups are counted as trained on, although groups of equal rewards may not be."""
     most: Tokens
     ended: float
     """Share of the measured completions that ended by themselves."""
@@ -162,7 +162,10 @@ def model_shape(model: str, settings: AdapterFields) -> ModelShape:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Return the free bytes of the GPU `device`, or of the machine within its control group; None if unknown."""
+    """Return the free bytes of the GPU `device`, or else of the machine's memory; None if unknown.
+
+    The free memory of the machine is what the control group (cgroup) of this process still allows, if that is less.
+    """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
@@ -219,7 +222,7 @@ def format_bytes(size: float) -> str:
 
 
 def purposes(needs: Memory) -> dict[str, int]:
-    """Return the bytes of the device's memory that `needs` counts for each purpose; the keys describe the purposes in words."""
+    """Return the bytes of device memory in `needs` by purpose. The keys are phrases such as `reference model`."""
     return {
         "weights": needs.weights,
         "gradients": needs.gradients,

@@ -12,9 +12,9 @@ from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.logprobs.shared_prefix import copy_charge
 
 WORKING = 1.5
-"""Ratio of an update's peak memory to the memory that its forward pass keeps: the backward pass adds gradients of activations.
-Measured ratios: 1.39 to 1.56 for the quickstart's model, in five shapes of batch. They include the chunk of logits, which the
-estimate counts separately."""
+"""Ratio of an update's peak memory to the memory that its forward pass keeps. It is above 1 because the backward pass adds
+gradients of activations. For the quickstart's model and batches of five shapes, the measured ratios were 1.39 to 1.56. The
+measured memory included the chunk of logits, which the estimate counts separately."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Memory:
     checkpoints: int
     """On disk, with the one being written and the final model."""
     copied: int = 0
-    """With `overlap`, bytes of the copy of the weights to sample from while the policy is updated."""
+    """With `overlap`, bytes of the copy of the weights from which completions are sampled while the policy is updated."""
     overlapped: bool = False
     """Whether generation and update run at the same time."""
 
@@ -78,10 +78,10 @@ class Memory:
 def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chunk_tokens: int) -> Memory:
     """Return upper bounds of the memory that a run needs.
 
-    Weights, gradients and moments are fp32, also those of the critic; moments under adamw_8bit have 8 bits. Under bf16 the
-    forward pass also holds a bfloat16 copy of the weights. With adapters, only the adapters have gradients and moments. The
-    reference model is then the policy without adapters, or a second set of adapters if the reference is replaced during the
-    run. The merged copy that is exported at the end is not counted.
+    Weights, gradients and optimizer moments are fp32, for policy and critic alike; with adamw_8bit, the moments have 8 bits
+    instead. With dtype bf16, the forward pass also holds a bfloat16 copy of the weights. With adapters, only the adapters have
+    gradients and moments, and the reference model is the policy without adapters. If the reference is replaced during the run,
+    it is a second set of adapters instead. The model with merged adapters that is exported at the end is not counted.
 
     Args:
         shape: the sizes of the model.
@@ -177,13 +177,15 @@ class Tokens:
 def mean_length(observed: Sequence[int], cut: Sequence[bool], most: int) -> float:
     """Estimate the mean length of a completion, in tokens, from a few that were measured under a lower token limit.
 
-    If some of these were cut off, the lengths are modelled by an exponential distribution that is cut at `most`; before the
-    cut, its mean is (all tokens) / (number of completions that ended). If none ended, the result is `most`.
+    If all measured completions ended before the lower limit, the result is the mean of their lengths. If none ended, it is
+    `most`. Otherwise the length that a completion would have without a limit is assumed to be exponentially distributed, with
+    the mean (all measured tokens) / (number of completions that ended). The result is the mean of the length under the limit
+    `most`: lengths above `most` count as `most`.
 
     Args:
         observed: measured lengths in tokens.
-        cut: True for each completion that was cut off.
-        most: upper bound of a length.
+        cut: True for each completion that the lower limit cut off.
+        most: the run's own token limit.
     """
     ends = len(cut) - sum(cut)
     if ends == len(cut):
@@ -204,7 +206,7 @@ class Speed:
     prompt_token_s: float
     """Prefill."""
     completion_token_s: float
-    """Seconds to sample one token, with as many completions at a time as in the measured step."""
+    """Seconds per sampled token: the time of decoding divided by the tokens of all completions, in the measured step."""
     trained_token_s: float
     """Forward and backward pass with the optimizer's step."""
 
@@ -214,7 +216,11 @@ class Speed:
 
 
 def speed_of(tokens: Tokens, generate_s: float, update_s: float, config: TrainConfig) -> Speed:
-    """Return the speed of a measured step. Prefill is a forward pass, which is assumed to take a third of an update's time."""
+    """Return the speed of a measured step.
+
+    The time of prefill was not measured. Prefill is a forward pass, and is assumed to take a third of the time that an update
+    takes for the same tokens.
+    """
     trained_token_s = update_s / tokens.trained(config)
     prefill_s = min(generate_s, trained_token_s / 3 * tokens.prompts)
     return Speed(prefill_s / tokens.prompts, (generate_s - prefill_s) / tokens.completions, trained_token_s)

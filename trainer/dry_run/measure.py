@@ -53,8 +53,8 @@ class Measured:
 def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader]) -> Measured:
     """Run three small steps with the run's own model, sources and settings, and time the last, which is the largest.
 
-    Completions are always sampled by the native engine, because a server would need the policy's weights. All completions
-    count as correct and are trained on with an advantage of 1, so that no update is skipped.
+    Completions are always sampled by the native engine: to measure with servers, the policy's weights would have to be pushed
+    to them. All completions count as correct and are trained on with an advantage of 1, so that no update is skipped.
     """
     with tempfile.TemporaryDirectory() as folder:
         run = Run(_small(config, Path(folder), 1), sources, graders)

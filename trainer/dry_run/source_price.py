@@ -38,7 +38,8 @@ class SourcePrice:
     graded: int
     """Golds that were judged."""
     problem: str = ""
-    """Why this source cannot be trained on here, or which score a gold solution got below the maximum; empty if all is well."""
+    """Why this source cannot be trained on here, or which score a gold solution got instead of the maximum; empty if all is
+    well."""
 
 
 def price(
@@ -53,7 +54,8 @@ def price(
     Args:
         config: the settings of the run.
         golds: most tasks to read, and most gold solutions to judge, for each source.
-        hub: if True, rows that are not local are read from the hub; otherwise the sample row of their description is used.
+        hub: if True, data sets without local files are read from the hub. If False, the sample row in their description is
+            measured instead.
         count: returns the number of tokens of a prompt; by default a quarter of its characters, rounded up.
         on_source: called with the number of sources measured and the number of all sources.
 

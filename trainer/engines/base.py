@@ -25,7 +25,8 @@ class Generated:
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Log-probability of each token under the distribution it was drawn from; in greedy decoding, the one at temperature 1."""
+    """Log-probability of each token under the distribution it was drawn from. In greedy decoding, which draws nothing, under
+    the distribution at temperature 1."""
     finish_reason: Literal["stop", "length"]
     loss_mask: tuple[bool, ...] | None = None
     """False for tokens that the policy did not sample, such as a tool's output between turns; their `logprobs` are 0.
@@ -62,8 +63,9 @@ class Request:
 
 
 Arrivals = Callable[[bool], Sequence[Request]]
-"""Called by the engine between tokens; returns the requests that have arrived since the last call. The argument is True if
-nothing is being sampled. The function then waits for a request, and an empty result means that no more will arrive."""
+"""Function that the engine calls between tokens. It returns the requests that have arrived since the last call. The engine
+passes True if it is sampling nothing; the function then waits for a request, and returns none only if no more will ever
+arrive."""
 
 
 class Engine(Protocol):

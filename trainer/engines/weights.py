@@ -22,10 +22,10 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 def policy_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield (name, tensor) of each weight of `model`, named as `save_pretrained` does. The policy is not changed.
 
-    Tied weights are yielded under each of their names, because vLLM has its own copy of the output head and updates it only if
-    it is named. For a model with adapters, each merged weight is computed when it is yielded. The adapters are never merged in
-    place, because undoing this would change the base by rounding at every push. All processes of a fully sharded model must
-    iterate together.
+    Tied weights are yielded under each of their names. vLLM has its own copy of the output head, and updates it only if a
+    weight with its name arrives. For a model with adapters, each merged weight is computed when it is yielded. The adapters are
+    not merged into the base weights and taken out again, because rounding would then change the base weights at every push. All
+    processes of a fully sharded model must iterate together.
     """
     if lock_step_of(model) is not None:
         for name, tensor in model.state_dict().items():

@@ -22,8 +22,8 @@ Record = Callable[[Run], tuple[Callable[[], None], torch.Tensor]]
 The content of the tensor may be undefined before the first replay."""
 
 PLAIN_RUNS = 2
-"""Number of runs of a shape before it is captured: initialisation of libraries must not be captured, and a rare shape is not
-worth a capture."""
+"""Number of times that a computation runs normally with inputs of one shape before it is captured for this shape. The first
+runs initialise libraries, which must not be captured, and a rare shape is not worth a capture."""
 
 
 def wants_graphs(wanted: bool | None, device: torch.device) -> bool:

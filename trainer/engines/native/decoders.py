@@ -49,13 +49,13 @@ class Decoder(Protocol):
     """Bytes of a token's states; 0 where `states` is not known."""
 
     def add(self, rows: Sequence[NewRow], begun: Mapping[int, RowStates] = NOTHING) -> torch.Tensor:
-        """Append rows and return the logits of their first tokens `[N, V]`.
+        """Append rows and return the logits `[N, V]` from which their first tokens are sampled.
 
         Args:
-            rows: for each new row, the number and the tokens of its prompt. A number stands for the same prompt as long as this
-                prompt has rows.
-            begun: keys and values of the beginnings of some prompts, as `states` returned them, by the prompt's number. Each of
-                these prompts may have only one row.
+            rows: for each new row, the number and the tokens of its prompt. The caller chooses the numbers. A number may be
+                given to another prompt only after all rows of its first prompt have been removed.
+            begun: for prompts whose first tokens have been run before, their keys and values, as `states` returned them, by the
+                prompt's number. Each of these prompts may have only one row.
         """
 
     def states(self, row: int) -> RowStates:
@@ -73,7 +73,8 @@ class Decoder(Protocol):
     def remove(self, rows: Sequence[int]) -> list[int]:
         """Remove `rows` and renumber the rest; return, for each new number, the row's former number.
 
-        Some removed rows may stay in the batch for a while. Their numbers are then in the result, too.
+        A decoder may keep removed rows in the batch for a while. Such rows get new numbers like the others, so the result also
+        contains their former numbers.
         """
 
 
@@ -222,7 +223,7 @@ class PlainDecoder:
         self.count = 0
 
     def add(self, rows: Sequence[NewRow], begun: Mapping[int, RowStates] = NOTHING) -> torch.Tensor:
-        """Append rows and return the logits of their first tokens `[N, V]`, as `Decoder.add` does.
+        """Append rows and return the logits `[N, V]` of their first tokens, as `Decoder.add` does.
 
         `begun` has no effect: prompts are run from their first tokens.
         """
@@ -327,8 +328,8 @@ def decodable(model: Any) -> bool:
 
 
 STRICT, LOOSE = 1e-3, 5e-2
-"""Largest difference of log-probabilities that rounding explains, relative and absolute: `STRICT` in float32, `LOOSE` in half
-precision."""
+"""Two decoders count as equal if their log-probabilities differ by no more than this, as a relative and an absolute tolerance.
+`STRICT` is for float32, `LOOSE` for half precision."""
 
 
 def _obstacle(model: Any) -> str:

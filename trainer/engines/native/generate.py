@@ -19,7 +19,8 @@ from verigym.trainer.engines.native.turn_cache import RowStates, TurnCache
 from verigym.trainer.rng import keyed_uniforms
 
 REFILL_AT = 0.125
-"""Share of the rows' places that must be free before new rows join: they join together, as each prefill pauses decoding."""
+"""At most `rows_at_a_time` rows are decoded together. Waiting rows join when all of them fit, or when at least this share of
+that number is unused: each prefill pauses decoding, so several rows are prefilled together."""
 
 
 @dataclass

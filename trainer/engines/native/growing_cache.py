@@ -8,7 +8,8 @@ import torch
 from transformers.cache_utils import DynamicLayer
 
 SHARE, LEAST = 0.25, 32
-"""Spare room for new tokens: this share of the present tokens, but at least `LEAST`, and at most the tokens still to come."""
+"""The spare room for new tokens is `SHARE` times the number of present tokens, but at least `LEAST` tokens, and at most the
+number of tokens still to come."""
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]

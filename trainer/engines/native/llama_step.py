@@ -20,8 +20,8 @@ FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Types of rotary positions whose angles do not depend on the sequence length."""
 COPY_BELOW = 2**22
-"""Matrices with fewer elements are copied: those with the same input are joined, and all are transposed. With few rows, a CPU
-multiplies the copies up to twice as fast. Copies of larger matrices would need too much memory."""
+"""Weight matrices with the same input are joined and transposed into a copy if together they have fewer elements than this.
+With few rows, a CPU multiplies the copy up to twice as fast. Copies of larger matrices would need too much memory."""
 
 Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """Attention: takes (layer, query_BHD, key_BKD, value_BKD) of new tokens and returns the attended values `[B, H, D]`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import torch
 
 SHARE, LEAST = 0.25, 32
-"""Spare room for new tokens: this share of the present tokens, but at least `LEAST`."""
+"""The spare room for new tokens is `SHARE` times the number of present tokens, but at least `LEAST` tokens."""
 
 
 @dataclass
@@ -59,7 +59,8 @@ class PrefixCache:
         self._prompts, self._texts = [empty] * layers, [empty] * layers
         self._arranged = False
         self.joined = False
-        """Whether longer prompts may come later, so that growing leaves spare room for them."""
+        """Whether prompts may be added during decoding. If so, a buffer that grows for a longer prompt gets spare room for
+        still longer ones."""
         self._length_B = self._start_B = torch.empty(0, dtype=torch.long, device=device)
 
     def add_prompts(

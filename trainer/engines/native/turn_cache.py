@@ -1,8 +1,9 @@
 """Keeps the keys and values of episodes between turns, so that a turn computes only its new tokens.
 
-Keys and values that are computed again in another batch differ in their last bits. So chance must not decide which rows are
-kept. Rows are kept in the order in which they end, as long as there is room, and no longer than one rollout. In lockstep, this
-order depends only on the sampled tokens.
+If there is no room for the keys and values of a row, they are computed again in its next turn, in another batch, and then
+differ in their last bits. To make results reproducible, which rows are kept must not depend on timing. Rows are kept in the
+order in which they end, as long as there is room, and no longer than one rollout. In lockstep, this order depends only on the
+sampled tokens.
 
 Legend: P rows, M new tokens of all rows, N most new tokens of a row, K key heads, H query heads, R query heads of a key head,
 L positions, D head size, E hidden size.

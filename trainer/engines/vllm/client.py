@@ -30,7 +30,7 @@ class ServerUnreachable(RequestFailed):
 
 
 class WrongWeights(RequestFailed):
-    """Raised when the server has another version of the weights than the one that the request is for."""
+    """Raised when the server has another version of the weights than the request names."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ServerStatus:
 
 
 class Client:
-    """Client of one vLLM server, which sends it weights and requests. Methods may be called from several threads."""
+    """Client that sends weights and requests to one vLLM server. Methods may be called from several threads."""
 
     def __init__(self, url: str, *, api_key: str | None, timeout_s: float, vocab_size: int) -> None:
         """Prepare a session; nothing is sent yet.
@@ -131,7 +131,7 @@ class Client:
         Args:
             prompt: tokens of the prompt.
             parameters: see `sampling_parameters`.
-            version: name of the weights.
+            version: name of the weights to sample from.
 
         Raises:
             WrongWeights: the server has another version.

@@ -1,8 +1,8 @@
 """The vLLM servers of a run: which of them get requests, and one thread per server that gives it weights and checks it.
 
-A server gets no requests while it fails, or while it loads weights during sampling; the other servers go on. The thread checks
-a failing server until it works again. The run ends when every server has failed for `wait_s` seconds, or when a server does not
-fit the policy, for example because its model has another shape.
+During sampling, a server gets no requests while it fails or loads weights; the other servers go on. The server's thread checks
+a failing server until it works again. The run ends when every server has failed for `wait_s` seconds, or when a server cannot
+be used for the policy, for example because its model has another shape.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Fleet:
 
         Args:
             servers: all servers of the run.
-            wait_s: most seconds for which all servers may fail at once. During the first push, the limit holds for each server.
+            wait_s: when all servers have been failing for this many seconds, an error ends the run. During the first push, a
+                single server that fails for so long is enough.
         """
         self.servers = servers
         self.wait_s = wait_s
@@ -127,7 +128,7 @@ class Fleet:
         return len(self._failing)
 
     def in_use(self, weights: Weights) -> bool:
-        """Return True if the files of `weights` may still be read in order to send or load them."""
+        """Return True if the files of `weights` may still be needed, to send them to a server or to load them there."""
         with self._lock:
             return weights is self._target or weights in self._reading.values()
 

@@ -4,12 +4,13 @@ Use: `vllm serve --middleware verigym.trainer.engines.vllm.receiver.Receiver`. T
 weights arrive.
 
 - `GET /verigym/status` returns the server's status.
-- `PUT /verigym/weights/VERSION/PART` stores a safetensors file. All files of a version together may not exceed the model.
+- `PUT /verigym/weights/VERSION/PART` stores a safetensors file. All files of a version together may not be larger than the
+  model; see `most_bytes`.
 - `POST /verigym/weights/VERSION` loads the stored files, or those of a folder that the trainer shares with the server.
 
 A completion request that names a version in the header `x-verigym-version` gets status 409 if the server has another version
-when the request arrives or when its answer is ready. So a restarted server never answers with the weights it was started with,
-and no answer mixes two versions.
+when the request arrives or when its answer is ready. So no such request is answered by a restarted server with the weights it
+was started with, and no answer mixes two versions.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 SUFFIX = ".safetensors"
 LONGEST_JSON = 65536
 HEADERS = 2**24
-"""Bytes allowed for the names and shapes in all files of a push together."""
+"""Size limit in bytes for the headers of all files of a push together. A header contains the names and shapes of the
+tensors."""
 
 
 class HttpError(Exception):
@@ -49,9 +51,9 @@ class HttpError(Exception):
 
 
 class Receiver:
-    """ASGI middleware in front of vLLM's server that receives new weights.
+    """ASGI middleware in front of vLLM's server. It receives new weights.
 
-    It also checks that a completion request is for the version of the weights that the server has.
+    It also refuses a completion request for another version of the weights than the server has.
     """
 
     def __init__(self, app: App) -> None:
@@ -221,9 +223,10 @@ class Receiver:
 
 
 def most_bytes(state: Any) -> int:
-    """Return the largest size in bytes that pushed weights may have; 2**63 if the installed transformers lacks the model.
+    """Return the largest size in bytes that pushed weights may have.
 
-    The size is that of the model in fp32 with separate embeddings and head, and of the headers of the files.
+    This is the size of the model in fp32, with embeddings and head counted separately, plus `HEADERS` for the headers of the
+    files. If the size is unknown, because the installed transformers does not know the model, the result is 2**63: no limit.
     """
     try:
         import torch

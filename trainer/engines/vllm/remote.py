@@ -1,8 +1,8 @@
 """Engine over vLLM servers in other processes or on other machines: pushes weights, requests completions over HTTP.
 
 A restarted server has the weights it was started with, and refuses to sample from them. The engine pushes the current weights
-again and repeats the lost requests. A server that fails gets no requests until it works again. A completion counts once, when
-its answer has arrived.
+again and repeats the lost requests. A server that fails gets no requests until it works again. Each request gives one
+completion, however often it was sent.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class VllmServerEngine:
             weights_dir: folder that all servers see; None to send weights over HTTP.
             requests: concurrent requests per server.
             timeout_s: most seconds for one answer.
-            wait_s: most seconds for which all servers may be unreachable at once; at the start, the limit holds for each one.
+            wait_s: most seconds for which all servers may be unreachable at once; at the start, most seconds for which any
+                server may be.
             retries: most tries per completion, on any servers.
         """
         self.model, self.codec = model, codec

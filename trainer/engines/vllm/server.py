@@ -51,7 +51,8 @@ class Server:
 
         Args:
             weights: the weights that it should have.
-            loading: returns a context within which the server loads the weights; it is entered after the files were sent.
+            loading: returns a context. It is entered after the files were sent and left after the server has loaded the
+                weights.
 
         Raises:
             RequestFailed: the server does not answer, or refuses for the moment; another try may succeed.

@@ -43,6 +43,6 @@ class SharedServersEngine(VllmServerEngine):
         return self.run, self.pushes, list(weights.files)
 
     def share(self, world: World) -> None:
-        """Divide the number of requests that a server takes at a time evenly among the processes of `world`."""
+        """Divide each server's number of concurrent requests evenly among the processes of `world`."""
         self.world = world
         self.requests = max(1, self.requests // world.size)
