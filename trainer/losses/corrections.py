@@ -5,7 +5,8 @@ probability divided by the sampler's. The weight differs from 1 if an engine gen
 precision, and for completions that were sampled some updates ago. The sampler's log-probabilities must be those of the
 distribution that was sampled from, after temperature, top-p and top-k.
 
-`sampler_weights` weighs tokens by this ratio. `opsm` keeps or drops completions by the current policy and the advantage.
+`sampler_weights` returns bounded importance weights. `opsm` returns weights of 1 or 0: it drops completions of negative
+advantage that the policy has already made unlikely.
 """
 
 from __future__ import annotations
