@@ -1,5 +1,4 @@
-"""Evaluation (`verigym eval`): one or several models answer held-out prompts, k samples each; the report gives confidence
-intervals.
+"""Evaluation (`verigym eval`): models answer held-out prompts, k samples each; a report has metrics with intervals.
 
 - `config`: the settings; `run`: runs the evaluation and writes the report; `tasks`: the held-out prompts
 - `figures` (pure): the metrics, such as pass@k and best-of-k, with bootstrap intervals; `report`: tables and curves

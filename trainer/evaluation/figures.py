@@ -1,7 +1,7 @@
-"""Metrics of k samples per prompt: pass@k, majority, best-of-k. They are pure functions of verdicts, answers and a picker's
-rewards.
+"""Metrics of k samples per prompt: pass@k, majority, best-of-k. Pure functions.
 
-A picker is an environment, such as a reward model, that scores samples without a reference answer.
+The functions take verdicts, answers and the rewards of a picker. A picker is an environment, such as a reward model, that
+scores samples without a reference answer.
 
 `avg`, `pass_at` and `best_of` are unbiased: they are means over all subsets of k samples. Voting has no closed form for such a
 mean, so `majority` and `weighted_majority` are means over blocks of k consecutive samples, as in `majority_at_k`.

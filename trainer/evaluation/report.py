@@ -39,8 +39,8 @@ Figure = dict[str, float | int | None]
 def figures(found: Sequence[PromptSamples], picked: Picked, k: int, level: float = 0.95) -> dict[str, Any]:
     """Return one model's metrics with intervals, and its curves, by source and for all sources together.
 
-    Means are over prompts. A metric over j samples, such as pass@j, leaves out prompts with fewer than j scored samples. With
-    each metric stands the number of prompts that it is the mean of.
+    Means are over prompts. A metric over j samples, such as pass@j, leaves out prompts with fewer than j scored samples. Each
+    metric comes with the number of prompts over which it is the mean.
 
     Args:
         found: prompts with samples.

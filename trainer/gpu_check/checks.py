@@ -58,8 +58,7 @@ def mismatch(done: Ran) -> float:
 
 
 def rates(place: Path, device: str) -> Figures:
-    """Measure how fast the device copies memory and multiplies matrices, to compare the speeds that other checks measure
-    with."""
+    """Measure how fast the device copies memory and multiplies matrices: a yardstick for the speeds of other checks."""
     where = torch.device(device)
     return {
         "copy_gb_s": speed.copy_rate(where) / 1e9,

@@ -79,8 +79,8 @@ class Learner:
             config: the run.
             start: the checkpoint to resume from; None for the config's model.
             world: the processes that train the policy together.
-            environments: environment of each source, by label. Needed only with `step_rewards`, whose
-                rewards come from components of the environments.
+            environments: environment of each source, by label. Needed only with `step_rewards`, whose rewards
+                come from components of the environments.
 
         Raises:
             UsageError: the model, its size or the objective does not fit the config.
@@ -239,8 +239,8 @@ class Learner:
         """Write the policy, its tokenizer and the optimizer's state to `folder`.
 
         With several processes, each writes its own rows of the weights and of the optimizer's state. Adapters are the same in
-        all processes, so only the first process writes them. In both cases no tokenizer and model configuration are written,
-        because they are those of the model from which the run began.
+        all processes, so only the first process writes them. Tokenizer and model configuration are written
+        only together with full weights; else those of the model from which the run began are used.
         """
         self._save_reference(folder)
         if self.critic:

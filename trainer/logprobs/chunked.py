@@ -7,8 +7,8 @@ more product with the output matrix. This product is saved in two cases:
 
 - All tokens fit into one chunk. Then its log-softmax is kept for the backward pass.
 - The gradient with respect to the log-probabilities can be predicted, as in the first update on a batch, where the ratio is 1.
-  Then the rest of the gradient is computed in the forward pass. In the backward pass, only tokens for which the prediction was
-  wrong are computed again.
+  Then the forward pass computes from it the gradients of hidden states and output matrix. The backward pass repeats this only
+  for tokens whose prediction was wrong.
 """
 
 from __future__ import annotations

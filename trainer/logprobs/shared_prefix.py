@@ -43,10 +43,10 @@ PROMPT_SHARE = 4
 their activations stay in memory while their completions run."""
 
 COPY_SHARE = 4
-"""Each row has a copy of its prompt's keys and values in every layer. So many copied prompt tokens count as one token of the
-budget. In measurements on Llamas of four shapes, a completion token kept 11 to 20 times as much memory for the backward pass as
-a copied token. The number is lower than that, because micro-batches of several prompts, and the backward pass, hold each copy
-twice for a while."""
+"""Each row has a copy of its prompt's keys and values in every layer. `COPY_SHARE` copied prompt tokens count as one token of
+the budget. In measurements on Llamas of four shapes, a completion token kept 11 to 20 times as much memory for the backward
+pass as a copied token. The number is lower than that, because micro-batches of several prompts, and the backward pass, hold
+each copy twice for a while."""
 
 
 class SharedPrefix:

@@ -69,8 +69,8 @@ def sampler_weights(
     - `geometric_`: every token has the geometric mean of its row's ratios. It has low variance, but is not an importance
       weight.
     - `_truncated`: a ratio above `high` becomes `high`, so that a few tokens cannot dominate the gradient (TIS).
-    - `_masked`: a ratio below `low` or above `high` becomes 0, because it says more about the mismatch than about the task
-      (IcePop; TRL's sequence mask).
+    - `_masked`: a ratio below `low` or above `high` becomes 0, because it says more about the difference between policy and
+      sampler than about the task (IcePop; TRL's sequence mask).
 
     Args:
         old_logp_BT: log-probabilities of the sampled tokens under the policy before the update, in nats.

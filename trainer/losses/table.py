@@ -25,8 +25,7 @@ class PolicyLoss:
     whole_completions: bool = False
     """Whether the loss of a token is that of its whole completion. Only `sequence_mean` then counts each completion once."""
     on_policy: bool = False
-    """True if the loss does not contain the probability ratio, and so is right only for tokens that the current policy
-    sampled."""
+    """True if the loss contains no probability ratio, and so is right only for tokens that the current policy sampled."""
 
     @property
     def function(self) -> Callable[..., LossAndMetrics]:

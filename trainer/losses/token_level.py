@@ -161,8 +161,8 @@ def dppo_tv(
     """Compute the loss `-r A`, or 0 for a token whose probability has already moved too far.
 
     This is DPPO (arXiv 2602.04879). `r = exp(logp - old_logp)`, and `A` is the advantage. A token is dropped if its probability
-    has changed by more than `delta` and its gradient would change the probability further. This bounds
-    the change `|p - p_old|` of the probability p (total variation) and not the ratio. So the probability of a rare token may
+    has changed by more than `delta` and its gradient would change the probability further. This bounds the
+    change `|p - p_old|` of the probability p (total variation) and not the ratio. So the probability of a rare token may
     double, while that of a likely token may change only by a small factor.
 
     Args:

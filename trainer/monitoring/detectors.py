@@ -82,9 +82,9 @@ class DeadRun:
 
     The usual cause is that the rewards in every group are equal. Equal rewards alone raise no alarm, because a gradient can
     still come from replayed groups, from rewards of single steps or components, or from advantages that compare completions
-    across groups. The gradient of a KL or an
-    entropy bonus does not count, because it does not come from a reward. With a critic, equal rewards in the whole step also
-    raise the alarm, because the advantages are then only the critic's errors, scaled up by whitening.
+    across groups. The gradient of a KL or an entropy bonus does not count, because it does not come from a reward. With a
+    critic, equal rewards in the whole step also raise the alarm, because the advantages are then only the critic's errors,
+    scaled up by whitening.
     """
 
     def __init__(self, steps: int, stop: bool) -> None:

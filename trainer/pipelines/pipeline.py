@@ -1,8 +1,8 @@
 """Runs the stages of a pipeline in order, skips those that are done, and writes a manifest.
 
 The name of a stage's folder contains a hash of the stage's inputs: its settings, the contents of the files, models and products
-that the settings name, and the versions of its environments. So a stage whose inputs are unchanged is found
-in the same folder, where it is skipped if it is done, or resumed. A stage with changed inputs gets a new folder.
+that the settings name, and the versions of its environments. So a stage whose inputs are unchanged keeps its folder,
+where it is skipped if it is done, or resumed. A stage with changed inputs gets a new folder.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class RewardModelConfig(TrainedOnDataFields):
     trained: Literal["all", "head"] = "all"
     """`all`: all weights. `head`: only the head, on features of the frozen model, which is a logistic regression."""
     reads: Reads = "answer"
-    """What the model reads: `answer`, the text after the thinking, or `whole`. Give the
-    environment `reward_model`, which will load the model, the same option."""
+    """What the model reads: `answer`, the text after the thinking, or `whole`. Give the environment `reward_model`, which
+    will load the model, the same option."""
     centre: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight in the loss of the squared sum of a pair's outputs, which keeps outputs around 0 (arXiv 2312.09244: 0.01)."""
 

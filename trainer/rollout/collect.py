@@ -336,7 +336,7 @@ def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
-    """Check that no canary was graded correct. No answer to a canary is right, so such a verdict shows a bug of the verifier.
+    """Check that no canary was graded correct. No answer to a canary is right, so the verifier is broken or was fooled.
 
     Raises:
         UsageError: a completion of a prompt with `metadata["canary"] == "reject"` was graded correct; this stops the run.

@@ -51,8 +51,7 @@ def settle_all(
 
 
 class FreeReplies:
-    """Feeds `EpisodeEngine.play` with requests: it requests an episode's next turn as soon as the replies to the last have
-    come.
+    """Feeds `EpisodeEngine.play` with requests: an episode's next turn is requested as soon as its replies have come.
 
     No episode waits for the replies of another episode.
     """

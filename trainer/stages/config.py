@@ -206,11 +206,10 @@ class OnPolicyConfig(FitFields):
     eval_prompts: int = Field(default=64, ge=1)
     """Held-out prompts per source, which are answered greedily to measure the accuracy."""
     workers: int | None = Field(default=None, ge=0)
-    """Grading processes; by default one per core. 0 grades in this process, where a crash or a hang of a grader stops the
-    run."""
+    """Grading processes; by default one per core. 0 grades in this process, which a grader can then crash or block."""
 
     def as_run(self) -> TrainConfig:
-        """Return these settings as those of a training run, which the functions that build engines, tasks and graders take."""
+        """Return these settings as those of a training run, as the builders of engines and graders take them."""
         names = ("model", "output", "sources", "seed", "device", "dtype", "threads", "workers", "eval_prompts", "max_left_out")
         sizes = ("prompts_per_step", "max_prompt_tokens", "max_new_tokens", "generation_rows", "temperature")
         fields: dict[str, Any] = {name: getattr(self, name) for name in (*names, *sizes)}
@@ -233,8 +232,7 @@ class SamplerFields(StageFields, EngineFields):
     prompts_at_a_time: int = Field(default=32, ge=1)
     """Prompts that are sampled, graded and written together; a stopped stage resumes after the prompts that it has written."""
     workers: int | None = Field(default=None, ge=0)
-    """Grading processes; by default one per core. 0 grades in this process, where a crash or a hang of a grader stops the
-    run."""
+    """Grading processes; by default one per core. 0 grades in this process, which a grader can then crash or block."""
     cluster: Cluster | None = None
     """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`; `workers` then counts the processes of each node."""
     grade_timeout_s: float = Field(default=30.0, gt=0)
@@ -248,8 +246,7 @@ class SamplerFields(StageFields, EngineFields):
         return self
 
     def as_run(self, model: str) -> TrainConfig:
-        """Return these settings as those of a training run of `model`, which the functions that build engines and graders
-        take."""
+        """Return these settings as those of a training run of `model`, as the builders of engines and graders take them."""
         # A run allows no temperature of 0; a stage passes its own with each call.
         shared = self.model_fields_set & set(TrainConfig.model_fields) - {"temperature"}
         fields: dict[str, Any] = {name: getattr(self, name) for name in shared}
@@ -271,12 +268,12 @@ class SampleConfig(SamplerFields):
     temperature: float = Field(default=1.0, ge=0, le=10)
     """Of the sampler; 0 is greedy."""
     keep: Literal["best", "all_correct", "shortest_correct", "longest_correct"] = "shortest_correct"
-    """Rule: which completions may be kept, and in which order of preference. `best` takes all that have a
-    reward, correct or not, by descending reward."""
+    """Rule: which completions may be kept, and in which order of preference. `best` takes all that have
+    a reward, correct or not, by descending reward."""
     keep_if: Mapping[str, str] = {}
-    """Further conditions, such as {language: ">= 0.95", paragraphs/longest: "<= 300"}: on the reward of a part (the environment
-    or an added reward), or on a component of the part. Every source must have the part. To add a part for the condition alone,
-    give it weight 0 in `add`."""
+    """Further conditions, such as {language: ">= 0.95", paragraphs/longest: "<= 300"}: on the reward of a part (environment,
+    added reward or format gate), or on a component of the part. Every source must have the part. To add a part for the
+    condition alone, give it weight 0 in `add`."""
     at_most: int | None = Field(default=1, ge=1)
     """Most completions that are kept per prompt; null for no bound."""
     least_reward: float | None = None
@@ -302,8 +299,7 @@ class SampleConfig(SamplerFields):
 
 
 def part_names(source: SourceConfig) -> list[str]:
-    """Return the names of the parts of `source` that `keep_if` can name: the grading environment, added rewards, the format
-    gate.
+    """Return the names of the parts of `source` that `keep_if` can name: environment, added rewards, format gate.
 
     Raises:
         UsageError: the data set of `source` is unknown.
