@@ -54,7 +54,7 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     """Train with GRPO and return the final model's folder.
 
     The run resumes from the newest checkpoint in `config.output` if there is one. Under torchrun all processes call this and
-    train one model together; the main process writes.
+    train one model together; only the main process writes logs and the final model.
 
     Args:
         config: the run.
@@ -141,8 +141,8 @@ class Run:
     def run(self, stop: StopRequest) -> Path:
         """Train to the last step and return the final model's folder.
 
-        If a stop is requested, the present step is finished and saved in a checkpoint. After SIGTERM, however, running
-        generation is dropped, and the resumed run repeats that step or evaluation with the same result.
+        If a stop is requested, the present step is finished and saved in a checkpoint. SIGTERM leaves less time: if completions
+        are being generated, they are dropped, and the resumed run repeats that step or evaluation with the same result.
 
         Args:
             stop: tells whether a stop was requested.

@@ -45,7 +45,8 @@ class EvalConfig(SamplerFields, EpisodeFields):
     models: Mapping[str, str] = Field(min_length=1)
     """Local directory or hub id of each model, by the name that tables show. All other models are compared with the first."""
     prompts: int = Field(default=200, ge=1)
-    """Most held-out prompts per source. If this number is raised later, earlier prompts and their samples are kept."""
+    """Largest number of held-out prompts per source. If this number is raised later, earlier prompts and their samples are
+    kept."""
     samples: int = Field(default=1, ge=1)
     """Completions per prompt: k. If raised later, samples are added to earlier ones; if lowered, the first ones are used."""
     temperature: float | None = Field(default=None, ge=0, le=10)
@@ -53,23 +54,27 @@ class EvalConfig(SamplerFields, EpisodeFields):
     pickers: Mapping[str, PickerConfig] = {}
     """Environments by name. Their rewards pick the best of n samples and weight the votes."""
     train_data: tuple[str, ...] = ()
-    """Possible training data of the models, JSON Lines files or `NAME:SPLIT` of data sets; prompts found in it are counted."""
+    """JSON Lines files, or `NAME:SPLIT` of data sets, on which the models may have been trained. Evaluation prompts that occur
+    in them are counted."""
     train_data_dirs: Mapping[str, Path] = {}
-    """Folder of local files of each data set in train_data, by the data set's name; the sources' folder when left out."""
+    """Folder of local files of each data set in train_data, by the data set's name. When left out: the data_dir of the source
+    with the same data set, else of the first source that has one."""
     ngram: int = Field(default=NGRAM, ge=2)
     """Words that a prompt and a training text must share in a row."""
     level: float = Field(default=0.95, gt=0, lt=1)
     """Of the bootstrap intervals, which draw whole prompts."""
     thinking_budgets: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    """Most tokens of thinking. For each budget listed, all samples are taken; max_new_tokens then bounds the answer alone."""
+    """Limits on the tokens of thinking. The evaluation samples all prompts once under each limit. With limits, max_new_tokens
+    bounds only the answer."""
     thinking_close: str = Field(default="</think>", min_length=1)
     """The text that ends the thinking."""
     thinking_forced: str = "\n</think>\n\n"
     """Text inserted when the budget is used up. It contains thinking_close, and may end with text such as `Final answer:`."""
     thinking_waits: int = Field(default=0, ge=0)
-    """How often thinking that ends early is continued: thinking_wait then replaces thinking_close."""
+    """How many times per sample the model is made to think on when it ends its thinking early: the text thinking_close, which
+    the model has written, is replaced by thinking_wait."""
     thinking_minimum: int | None = Field(default=None, ge=1)
-    """With thinking_waits: thinking of fewer tokens than this counts as ended early; the budget itself when left out."""
+    """With thinking_waits: thinking of fewer tokens than this counts as ended early. When left out, the budget is used."""
     thinking_wait: str = Field(default="Wait", min_length=1)
     """With thinking_waits: the text that is inserted."""
 

@@ -51,10 +51,10 @@ class OwnText:
     whole: str
     """The question, searched for as a whole if no run has n words."""
     runs: tuple[str, ...] = ()
-    """Its parts between added words; the whole when left out."""
+    """The parts of the question between words that a template added; when left out, the whole question is one part."""
 
     def ngrams(self, n: int) -> set[tuple[str, ...]]:
-        """Return the set of n-grams of all `runs`.
+        """Return the set of n-grams of the task's own text; none spans words that a template added.
 
         If all runs have fewer than `n` words, return the whole text as one n-gram; if it has no words, return an empty set.
         """

@@ -1,6 +1,7 @@
-"""Figures of k samples per prompt: pass@k, majority, best-of-k. Pure functions of verdicts, answers and a picker's rewards.
+"""Metrics of k samples per prompt: pass@k, majority, best-of-k. Pure functions.
 
-A picker is an environment, such as a reward model, that scores samples without a reference answer.
+The functions take verdicts, answers and the rewards of a picker. A picker is an environment, such as a reward model, that
+scores samples without a reference answer.
 
 `avg`, `pass_at` and `best_of` are unbiased: they are means over all subsets of k samples. Voting has no closed form for such a
 mean, so `majority` and `weighted_majority` are means over blocks of k consecutive samples, as in `majority_at_k`.
@@ -49,8 +50,9 @@ def majority(one: ScoredSamples, k: int) -> float:
 def best_of(one: ScoredSamples, picked: Sequence[float], k: int) -> float:
     """Return best-of-k: the chance that, in a random subset of k samples, the sample with the highest score is correct.
 
-    Of n samples sorted by score, the i-th highest (from 0) is the best in `C(n - 1 - i, k - 1)` of the `C(n, k)` subsets.
-    Samples of equal score are picked with equal chance, so their mean correctness counts.
+    Let the n samples be sorted by score, highest first, and numbered from 0. Sample i has the highest score in
+    `C(n - 1 - i, k - 1)` of the `C(n, k)` subsets, and best-of-k is the share of subsets whose highest sample is correct.
+    Among samples of equal score, each is picked with equal chance, so each counts with their mean correctness.
 
     Args:
         one: the samples of a prompt.

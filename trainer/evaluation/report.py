@@ -27,7 +27,7 @@ FEW = 8
 """Fewer scored samples than this give no hint."""
 TEXTS = 3
 HITS = 20
-"""Most contaminated prompts that report.md names; report.json has all of them."""
+"""Largest number of contaminated prompts that report.md names; report.json names all of them."""
 TEXT_END = 60
 Picked = Mapping[str, Sequence[Sequence[float | None]]]
 """For each picker, by name: for each prompt, the picker's reward of each sample; None where the picker failed."""
@@ -37,10 +37,10 @@ Figure = dict[str, float | int | None]
 
 
 def figures(found: Sequence[PromptSamples], picked: Picked, k: int, level: float = 0.95) -> dict[str, Any]:
-    """Return one model's figures with intervals and curves, by source and for all sources together.
+    """Return one model's metrics with intervals, and its curves, by source and for all sources together.
 
-    Means are over prompts. A figure over j samples, such as pass@j, leaves out prompts with fewer than j scored samples, and
-    states how many prompts remain.
+    Means are over prompts. A metric over j samples, such as pass@j, leaves out prompts with fewer than j scored samples. Each
+    metric comes with the number of prompts over which it is the mean.
 
     Args:
         found: prompts with samples.
@@ -129,7 +129,7 @@ def budget_label(model: str, budget: int) -> str:
 
 
 def budgets(found: Mapping[int, Sequence[PromptSamples]], level: float = 0.95) -> dict[str, list[dict[str, Any]]]:
-    """Return accuracy and tokens by thinking budget, by source and for all sources together.
+    """Return accuracy and mean numbers of tokens for each thinking budget, by source and for all sources together.
 
     Args:
         found: a model's samples by budget.
@@ -159,7 +159,8 @@ def _budget(budget: int, found: Sequence[PromptSamples], level: float) -> dict[s
 def unscored(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any]]:
     """Return an entry for each model and source that has unscored samples: samples without a verdict, whose grading failed.
 
-    An entry has the number of unscored samples, the number of all samples, the first cause, and whether to grade again.
+    An entry has the number of unscored samples, the number of all samples, the cause of the first failure, and whether grading
+    the samples again may give verdicts.
 
     Args:
         found: samples by model.
@@ -226,7 +227,8 @@ def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
 def compare(first: Sequence[PromptSamples], other: Sequence[PromptSamples], level: float = 0.95) -> dict[str, Any]:
     """Compare two models by their samples on the same prompts: `first` is the baseline, `other` the model to compare with it.
 
-    Return the difference of avg@k, `other` minus `first`, with a paired interval, and the growth of the mean length.
+    Return the difference of avg@k, `other` minus `first`, with a paired interval, and the mean length in tokens of
+    `other`'s samples divided by that of `first`'s.
     """
     mine = {(one.source, one.prompt_key): one for one in first}
     pairs = [(mine[one.source, one.prompt_key], one) for one in other if (one.source, one.prompt_key) in mine]

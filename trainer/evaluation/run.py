@@ -61,10 +61,10 @@ Picks = list[list[Any]]
 def run_evaluation(config: EvalConfig) -> Path:
     """Run the evaluation, or resume it where an earlier call stopped; return the path of the report, `report.json`.
 
-    The same folder gets `samples-MODEL.jsonl`, `picks-PICKER-MODEL.json`, `report.md` and `curves.png`.
+    The folder of the report also gets `samples-MODEL.jsonl`, `picks-PICKER-MODEL.json`, `report.md` and `curves.png`.
 
     Raises:
-        UsageError: a model, a source, a picker or training data does not fit.
+        UsageError: a model, a source, a picker or training data cannot be loaded, or does not fit the settings.
         Interrupted: Ctrl-C; the same call resumes.
     """
     transformers.utils.logging.disable_progress_bar()

@@ -16,7 +16,8 @@ from verigym.trainer.evaluation.contamination import OwnText, words
 from verigym.trainer.tasks.mixture import Source, as_graded, build_source, composed, held_out_rows
 
 ANSWER_FORM = "form"
-"""Field in which adapters of `datasets_cfg/adapters` describe the form of the answer. Its text is ours, not the data set's."""
+"""Field of a row in which adapters of `datasets_cfg/adapters` describe the form of the answer. Verigym, not the data set, wrote
+the text of this field."""
 
 
 def held_out(config: SourceConfig, prompts: int) -> Source:
@@ -73,7 +74,7 @@ def task_id(prompt: Prompt) -> str:
 
 
 def own_text(config: DatasetConfig, task: PreparedTask) -> OwnText:
-    """Return the text of `task`, without the words that the data set's description adds around the row's columns."""
+    """Return the text of `task`, without the words that the data set's configuration `config` puts around the row's columns."""
     if config.generated:
         return OwnText(task.text)
     runs = [""]

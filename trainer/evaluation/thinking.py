@@ -31,7 +31,7 @@ class ThinkingRules:
     waits: int = 0
     """How often thinking that ends early is continued."""
     minimum: int | None = None
-    """Thinking of fewer sampled tokens than this counts as ended early; None takes `budget` as the bound."""
+    """Thinking of fewer sampled tokens than this counts as ended early; None means fewer than `budget`."""
     wait: str = "Wait"
     """Inserted when thinking is continued."""
 

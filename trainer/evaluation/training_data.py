@@ -1,4 +1,4 @@
-"""Reads the data on which the models may have been trained; an evaluation searches it for its own prompts."""
+"""Reads the data on which the models may have been trained, so that an evaluation can search these data for its prompts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def refuse_unreadable(names: Sequence[str], data_dirs: Mapping[str, Path | None]
 
 
 def training_texts(names: Sequence[str], data_dirs: Mapping[str, Path | None] = {}) -> Iterator[tuple[str, str]]:
-    """Yield (place, text) for each training example: where it stands, and its prompt, followed by any completion.
+    """Yield (place, text) for each training example.
+
+    The place says where the example stands, such as a file and line. The text is its prompt, followed by the completion if it
+    has one.
 
     Args:
         names: JSON Lines files, plain or gzip, or `NAME:SPLIT` of data sets.

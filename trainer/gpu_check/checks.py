@@ -1,4 +1,4 @@
-"""The GPU checks, by name in `CHECKS`. A check returns figures, or raises `Broken` if its requirement does not hold."""
+"""The GPU checks, by name in `CHECKS`. A check returns measurements, or raises `Broken` if its requirement does not hold."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def mismatch(done: Ran) -> float:
 
 
 def rates(place: Path, device: str) -> Figures:
-    """Measure how fast the device copies memory and multiplies matrices, for comparison with the other checks' figures."""
+    """Measure how fast the device copies memory and multiplies matrices: a yardstick for the speeds of other checks."""
     where = torch.device(device)
     return {
         "copy_gb_s": speed.copy_rate(where) / 1e9,
@@ -70,10 +70,10 @@ def rates(place: Path, device: str) -> Figures:
 def compared(
     place: Path, device: str, configurations: Mapping[str, Mapping[str, Any]] = CONFIGURATIONS, **more: Any
 ) -> Figures:
-    """Check that runs on the device compute the same as on the CPU, with each of `configurations`.
+    """Check, for each of `configurations`, that a run on the device computes the same as a run on the CPU.
 
-    The first step must be the same. Later differences are only reported: a gradient near zero may have the other sign, and Adam
-    turns it into a step of full size.
+    Their first steps must be the same. Later differences are only reported: a gradient near zero may have the other sign, and
+    Adam turns it into a step of full size.
     """
     model = write_model(place / "model")
     off: dict[str, str] = {}
@@ -143,9 +143,10 @@ def graphs(place: Path, device: str) -> Figures:
 
 
 def resumed(place: Path, device: str) -> Figures:
-    """Check that stopping and resuming a run changes the final weights at most twice as much as repeating the run does.
+    """Check that a run that is stopped and resumed gives nearly the same final weights as a run without a stop.
 
-    Two runs of 4 steps have no break; a third run is stopped after 2 steps and resumed. A difference up to 1e-5 always passes.
+    Two runs of 4 steps without a stop show how much the weights differ if a run is only repeated. A third run is stopped after
+    2 steps and resumed. Its weights may differ from the first run's by twice as much, or by up to 1e-5.
     """
     model = write_model(place / "model")
     fields: dict[str, Any] = {"device": device, "checkpoint_every": 1, "steps": 4}
@@ -166,7 +167,10 @@ def distance(one: Ran, other: Ran) -> float:
 
 
 def overlapped(place: Path, device: str) -> Figures:
-    """Check that sampling the next step in a thread, with CUDA graphs, during an update gives the same results as the CPU."""
+    """Check that a run that samples the next step during an update computes the same on the device as on the CPU.
+
+    The sampling has its own thread, and uses CUDA graphs on the device.
+    """
     return compared(place, device, {"one_step": {"overlap": "one_step", "steps": 4}})
 
 
@@ -184,7 +188,7 @@ def eight_bits(place: Path, device: str) -> Figures:
 
 
 def liger(place: Path, device: str) -> Figures:
-    """Check that training with Liger's kernels gives the same figures in the first step as training without them.
+    """Check that training with Liger's kernels gives the same metrics in the first step as training without them.
 
     Also check that the kernels have replaced modules of the model.
     """
@@ -282,7 +286,7 @@ def whole_steps(place: Path, device: str) -> Figures:
 def several(place: Path, device: str) -> Figures:
     """Check that two processes over NCCL with sharded weights have the same first step as a single process.
 
-    The texts and the figures of the step are compared.
+    The completions must be the same. Differences of the metrics and of the final weights are only reported.
     """
     model = write_model(place / "model")
     alone = run(model, place / "alone", device=device, cuda_graphs=False)

@@ -1,4 +1,4 @@
-"""Settings of runs that execute different code on the GPU. The tests run the same settings on simulated CUDA."""
+"""Settings of runs, each of which executes other parts of the trainer on the GPU. The tests use them on simulated CUDA."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
     "dynamic": {"dynamic_sampling": True, "replay_share": 0.25, "curriculum": True},
     "overlong": {"overlong_cache": 4},
 }
-"""By name, settings that replace or extend those of `task.settings`. Code that a CPU cannot run has checks of its own."""
+"""By name, settings that replace or extend those of `task.settings`. Code that a CPU cannot run is checked elsewhere
+(`checks`)."""
 
 FIGURES = (
     "loss",

@@ -15,8 +15,8 @@ from verigym.trainer.gpu_check.task import ENVIRONMENTS, settings
 from verigym.trainer.monitoring.logs import read_rows
 
 TOLERANCE = 1e-3
-"""Largest relative difference of a figure between two devices in fp32, which add in different orders. A hundredth of it is
-added as an absolute tolerance."""
+"""Largest relative difference that a metric in fp32 may have between two devices, because devices add numbers in different
+orders. An absolute tolerance of a hundredth of this number is added."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ def overheard() -> Iterator[list[str]]:
 
 
 def differences(row: Mapping[str, Any], other: Mapping[str, Any], figures: Sequence[str] = FIGURES) -> dict[str, float]:
-    """Return the difference of each figure between the steps `row` and `other`, by name, in units of `TOLERANCE`.
+    """Return the difference of each metric in `figures` between the steps `row` and `other`, in units of `TOLERANCE`.
 
-    The difference is infinite if one of the steps lacks the figure.
+    The difference is infinite if one of the steps lacks the metric, and left out if both do.
     """
     found: dict[str, float] = {}
     for name in figures:

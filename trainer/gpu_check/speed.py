@@ -1,4 +1,4 @@
-"""Figures of a model of half a billion parameters: the rates of the device, sampling, updates and their memory."""
+"""Measures the speed of a device, and makes a model of half a billion parameters for checks of speed and memory."""
 
 from __future__ import annotations
 

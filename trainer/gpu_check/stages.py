@@ -30,7 +30,7 @@ QUICK: Mapping[str, Any] = {
 def first_updates(place: Path, device: str) -> dict[str, dict[str, float]]:
     """Train each stage on the CPU and on `device`, and compare the first updates.
 
-    Return, by stage and figure, the difference in units of the tolerance; see `runs.differences`.
+    Return, by stage and metric, the difference in units of the tolerance; see `runs.differences`.
     """
     model = write_model(place / "model")
     examples = _lines(

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from verigym.trainer.credit.training_row import TrainingRow
 
 KEPT = 3
-"""Most batches that are saved; the first ones are the most informative."""
+"""Largest number of batches that are saved. Later ones are not, because the first ones are the most informative."""
 
 
 def save_bad_batch(

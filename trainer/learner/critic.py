@@ -141,14 +141,14 @@ class Critic:
     ) -> tuple[list[list[TrainingRow]], dict[str, float]]:
         """Return the rows with an advantage, a value and a return for each token (by GAE), and metrics of the values.
 
-        In the rows passed in, the field `advantage` holds the reward of the completion, which becomes the reward of its last
-        trained token. Rows that are not trained on get advantage 0, and the metrics' means leave them out. If several rows are
-        trained on, the metric `reward_spread` is the largest reward minus the smallest.
+        In the rows passed in, the field `advantage` must hold the completion's reward. This becomes the reward of the last
+        trained token of the row. Rows that are not trained on get advantage 0, and the metrics' means leave them out. If
+        several rows are trained on, the metric `reward_spread` is the largest reward minus the smallest.
 
         Args:
             rows_by_group: the rows of a whole step.
-            penalties_BT: subtracted from the tokens' rewards, such as a KL; None for no penalties. B counts all rows of
-                `rows_by_group`, in order.
+            penalties_BT: penalties, such as a KL, that are subtracted from the tokens' rewards; None for no penalties. The
+                axis B has all rows of `rows_by_group`, in order.
             **forward: see `ForwardOptions`.
         """
         config = self.config

@@ -59,7 +59,8 @@ Policy = ShardedPolicy | FullyShardedPolicy | ReplicatedPolicy
 """How the processes hold the policy."""
 
 COUNTS = ("trained_rows", "rows_with_advantage", "rows_with_gradient")
-"""Metrics that are summed over the updates of one epoch; the others are means over all updates of a step."""
+"""Metrics that are counts of rows. A step trains on its rows for one or several epochs; as every epoch has the same counts,
+they are summed over the updates of one epoch. All other metrics are means over all updates of the step."""
 
 
 class Learner:
@@ -78,7 +79,8 @@ class Learner:
             config: the run.
             start: the checkpoint to resume from; None for the config's model.
             world: the processes that train the policy together.
-            environments: environment of each source, by label. Needed only for `step_rewards`, which uses their components.
+            environments: environment of each source, by label. Needed only with `step_rewards`, whose rewards
+                come from components of the environments.
 
         Raises:
             UsageError: the model, its size or the objective does not fit the config.
@@ -237,7 +239,8 @@ class Learner:
         """Write the policy, its tokenizer and the optimizer's state to `folder`.
 
         With several processes, each writes its own rows of the weights and of the optimizer's state. Adapters are the same in
-        all processes, so only the first process writes them. Tokenizer and settings are those of the run's model.
+        all processes, so only the first process writes them. Tokenizer and model configuration are written
+        only together with full weights; else those of the model from which the run began are used.
         """
         self._save_reference(folder)
         if self.critic:

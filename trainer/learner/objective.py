@@ -26,7 +26,7 @@ K1_IN_THE_LOSS = (
     "depends on its length, as in sequence_mean, a pull on lengths), so it adds noise and does not hold the policy near the "
     "reference; k2, k3, kl_unbiased or kl_place reward do"
 )
-"""Warning for a KL of estimator k1 in the loss, which some texts recommend."""
+"""Warning against the KL estimator k1 as a term of the loss. Some texts recommend this use of k1."""
 
 
 def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:

@@ -67,7 +67,8 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "linear": lambda done: 1.0 - done,
     "cosine": lambda done: float(0.5 * (1 + torch.cos(torch.tensor(done * torch.pi, dtype=torch.float64)))),
 }
-"""Schedules by name: functions from the share of the steps after the warm-up that are done (0 to 1) to a factor of the peak."""
+"""Schedules by name. The argument of a schedule is how much of the time after the warm-up has passed, from 0 to 1; its result
+is the factor by which the peak learning rate is multiplied."""
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

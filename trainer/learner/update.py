@@ -32,7 +32,7 @@ Correction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, t
 class Objective:
     """Everything that defines the loss of an update: the policy loss, its aggregation, the KL term and the other terms.
 
-    For the KL, `reference` is a frozen model, or the policy with other adapters (`lora.opened`).
+    For the KL, `reference` is a frozen model, or the policy with its adapters off or replaced (`lora.opened`).
     """
 
     loss: Callable[..., LossAndMetrics]
@@ -66,10 +66,14 @@ def accumulate(
     """Add the gradient of a batch to the model's parameters and return the batch's metrics.
 
     A row whose gradient is exactly zero (advantage 0, no KL and no entropy bonus) is not run through the model, but it counts
-    in the denominator of the loss. Apart from the loss and the counts of rows, metrics are means over the tokens of the rows
-    that are run. If no row has a gradient, the model's gradients do not change and there is no metric `loss`. With several
-    processes, each runs its share of the rows with the token weights of the whole batch, and returns the metrics of the whole
-    batch. For the keyword arguments see `ForwardOptions`.
+    in the denominator of the loss. If this holds for all rows, the model's gradients do not change, and the only metrics are
+    the counts of rows.
+
+    The metric `loss` is the loss of the whole batch. The other metrics, except the counts of rows, are means over the tokens
+    of the rows that were run; `logprob_mismatch` leaves out off-policy rows.
+
+    With several processes, each runs its share of the rows. The weights of the tokens and the metrics returned are those of
+    the whole batch in every process. For the keyword arguments see `ForwardOptions`.
     """
     how = ForwardOptions(pad_id, objective.temperature, dtype, token_budget, shared_prefix, chunk, objective.entropy_coef > 0)
     longest = max((len(row.token_ids) for row in rows), default=1)

@@ -3,9 +3,12 @@
 Legend: N tokens of a micro-batch, C of them in a chunk, H hidden size, V vocabulary.
 
 A chunk's logits are dropped as soon as its log-probabilities are taken. The backward pass needs them again, which costs one
-more product with the output matrix. Two cases avoid it: if all tokens fit into one chunk, its log-softmax is kept; if the
-incoming gradient is known in advance (in the first update on a batch the ratio is 1), the gradient is computed in the forward
-pass, and corrected in the backward pass only for tokens whose gradient turns out different.
+more product with the output matrix. This product is saved in two cases:
+
+- All tokens fit into one chunk. Then its log-softmax is kept for the backward pass.
+- The gradient with respect to the log-probabilities can be predicted, as in the first update on a batch, where the ratio is 1.
+  Then the forward pass computes from it the gradients of hidden states and output matrix. The backward pass repeats this only
+  for tokens whose prediction was wrong.
 """
 
 from __future__ import annotations

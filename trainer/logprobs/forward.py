@@ -24,7 +24,8 @@ from verigym.trainer.logprobs.chunked import ExpectedGradient, Head, find_head, 
 logger = logging.getLogger("verigym.trainer")
 
 PASS_TOKENS = {"cpu": 32, "cuda": 1024}
-"""Overhead of one more micro-batch, in tokens of compute. A further micro-batch is made only if it saves more padding."""
+"""Overhead of one more micro-batch, by type of device: the number of tokens whose computation takes as long. A further
+micro-batch is made only if it saves more padding tokens than this."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class CompletionLogprobs:
 
 
 ExpectGradient = Callable[[torch.Tensor, torch.Tensor], ExpectedGradient]
-"""Function that predicts a gradient: it takes (zeros_BT, mask_BT) and returns the `ExpectedGradient` of the real tokens."""
+"""Function that predicts a gradient before the log-probabilities are known. It takes a tensor of zeros with their shape and
+dtype, and the mask of real tokens, both [B, T]. It returns the `ExpectedGradient` of the real tokens."""
 
 
 def autocast(device: torch.device, dtype: str) -> AbstractContextManager[Any]:
@@ -70,9 +72,9 @@ def autocast(device: torch.device, dtype: str) -> AbstractContextManager[Any]:
 def micro_batches(lengths: Sequence[int], token_budget: int, device: str = "cpu") -> Iterator[list[int]]:
     """Yield micro-batches as lists of row numbers, longest rows first.
 
-    In a micro-batch, the number of rows times the longest length is at most `token_budget`. Rows are divided so that the number
-    of all tokens, padding included, plus `PASS_TOKENS` per micro-batch is smallest. A row longer than the budget gets a
-    micro-batch of its own. Rows of zero length are left out.
+    In a micro-batch, the number of rows times the longest length is at most `token_budget`. Among all such divisions of the
+    rows, the one of least cost is chosen. The cost is the number of all tokens, padding included, plus `PASS_TOKENS` for each
+    micro-batch. A row longer than the budget gets a micro-batch of its own. Rows of zero length are left out.
     """
     order = sorted((row for row, length in enumerate(lengths) if length > 0), key=lambda row: (-lengths[row], row))
     # cost[i]: tokens of the rows from the i-th on; cuts[i]: end of the micro-batch that begins at the i-th row.
@@ -233,10 +235,11 @@ def evaluating(model: Any) -> Iterator[None]:
 def checkpointing(model: Any, on: bool) -> Iterator[None]:
     """Return a context that uses gradient checkpointing if `on` is True: layers are computed again in the backward pass.
 
-    Dropout stays as it is, because only the checkpointed layers themselves are put into training mode.
+    Layers do checkpointing only in training mode. So the layers themselves are put into this mode, but not the modules inside
+    them, and dropout stays on or off as it was.
 
     Raises:
-        UsageError: the model's layers do not support it.
+        UsageError: the model's layers do not support gradient checkpointing.
     """
     layers = [module for module in model.modules() if on and isinstance(module, GradientCheckpointingLayer)]
     if on and not layers:

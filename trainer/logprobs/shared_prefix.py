@@ -1,8 +1,9 @@
 """Shared prompts: one forward and backward pass of a prompt for all its completions.
 
-The prompts run first. Their keys, values and last hidden states are detached from the autograd graph as leaves. Micro-batches
-of completions continue from the leaves, and their gradients accumulate there. At the end, these gradients go back through the
-prompts in one backward pass. Except for rounding, the result is the same as with a prompt in every row.
+The prompts run first. Their keys, values and last hidden states are copied into leaves, tensors that are cut off from the
+autograd graph. Micro-batches of completions continue from the leaves, and their backward passes add up gradients in the leaves.
+At the end, the gradients in the leaves are propagated through the prompts in one backward pass. Except for rounding, the result
+is the same as if every row ran its own copy of the prompt.
 
 Legend: P prompts, B rows (completions), T completion tokens (padded), S prompt tokens (padded), H hidden size.
 """
@@ -38,12 +39,14 @@ Pass = Callable[[ExpectGradient | None], CompletionLogprobs]
 """Function that runs the forward pass of a micro-batch. Its argument predicts the gradient (`ExpectGradient`), or is None."""
 
 PROMPT_SHARE = 4
-"""Prompts get the token budget divided by this number; their activations stay in memory until the last completion is done."""
+"""Prompts that run together have at most the token budget divided by this number. They get only a part of the budget, because
+their activations stay in memory while their completions run."""
 
 COPY_SHARE = 4
-"""Number of copied prompt tokens that count as one token of the budget: each row copies its prompt's keys and values in every
-layer. Measured on Llamas of four shapes, a completion token keeps 11 to 20 times the memory of a copied token for the backward
-pass. Micro-batches of several prompts, and the backward pass, hold each copy twice for a while."""
+"""Each row has a copy of its prompt's keys and values in every layer. `COPY_SHARE` copied prompt tokens count as one token of
+the budget. In measurements on Llamas of four shapes, a completion token kept 11 to 20 times as much memory for the backward
+pass as a copied token. The number is lower than that, because micro-batches of several prompts, and the backward pass, hold
+each copy twice for a while."""
 
 
 class SharedPrefix:

@@ -109,8 +109,8 @@ def weighted_sum(values_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Ten
 
     Returns:
         A scalar in the unit of the values. The scalar stays attached to the values even if every weight is 0, so that
-        `backward` works and gives 0. A nan value of weight 0 does not affect the sum, but it makes the gradients of the inputs
-        from which it was computed nan; see `losses`.
+        `backward` works and gives 0. A nan value of weight 0 does not affect the sum. The backward pass, however, gives nan
+        gradients to the inputs of that value; see `losses`.
 
     Raises:
         ValueError: the shapes differ or do not have two axes.

@@ -53,9 +53,10 @@ def prepare(
 
 
 def clamp_log_ratio(log_ratio: torch.Tensor, max_log_ratio: float) -> torch.Tensor:
-    """Clamp `log_ratio` to plus or minus `max_log_ratio` nats, with no gradient beyond.
+    """Clamp `log_ratio` to plus or minus `max_log_ratio` nats; where the clamp acts, the gradient is 0.
 
-    Without the clamp, `exp` could overflow to inf, which gives nan gradients even if a clip discards the value.
+    Without the clamp, the ratio `exp(log_ratio)` could overflow to inf. The gradient would then be nan, even where the loss
+    clips the ratio and so does not use the inf.
 
     Raises:
         ValueError: `max_log_ratio` is not above 0.
@@ -69,7 +70,7 @@ def check_range(clip_low: float, clip_high: float) -> None:
     """Check that the clip range `[1 - clip_low, 1 + clip_high]` is valid: `clip_low` is in [0, 1] and `clip_high` at least 0.
 
     Raises:
-        ValueError: a distance is out of range; the message names it.
+        ValueError: `clip_low` or `clip_high` is out of range; the message names it.
     """
     if not 0.0 <= clip_low <= 1.0:
         raise ValueError(f"clip_low: expected a number from 0 to 1 (the ratio's lower bound is 1 - clip_low), got {clip_low}")

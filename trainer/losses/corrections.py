@@ -5,7 +5,8 @@ probability divided by the sampler's. The weight differs from 1 if an engine gen
 precision, and for completions that were sampled some updates ago. The sampler's log-probabilities must be those of the
 distribution that was sampled from, after temperature, top-p and top-k.
 
-`sampler_weights` weighs tokens by this ratio. `opsm` keeps or drops completions by the current policy and the advantage.
+`sampler_weights` returns bounded importance weights. `opsm` returns weights of 1 or 0: it drops completions of negative
+advantage that the policy has already made unlikely.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def sampler_weights(
     - `geometric_`: every token has the geometric mean of its row's ratios. It has low variance, but is not an importance
       weight.
     - `_truncated`: a ratio above `high` becomes `high`, so that a few tokens cannot dominate the gradient (TIS).
-    - `_masked`: a ratio below `low` or above `high` becomes 0, because it says more about the mismatch than about the task
-      (IcePop; TRL's sequence mask).
+    - `_masked`: a ratio below `low` or above `high` becomes 0, because it says more about the difference between policy and
+      sampler than about the task (IcePop; TRL's sequence mask).
 
     Args:
         old_logp_BT: log-probabilities of the sampled tokens under the policy before the update, in nats.

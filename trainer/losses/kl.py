@@ -14,9 +14,9 @@ sampled, `ref` is the reference's log-probability of the same token, and expecta
 
 In the reward, where only the value counts, k1 is right. In the loss, the gradient of k1 is that of the token's log-probability
 and does not depend on the reference. If all tokens have the same weight, the mean of this gradient over the policy's own
-completions is 0. If weights depend on a completion's length, as 1 / length in `sequence_mean`, the mean is the gradient of the
-mean weight: a pull on lengths. In both cases k1 adds variance and does not keep the policy near the reference. No gradient
-flows into the reference.
+completions is 0. If weights depend on a completion's length, as 1 / length in `sequence_mean`, the mean is not 0, but only
+pushes the policy towards other lengths: it is the gradient of the expected weight. In both cases k1 adds variance and does not
+keep the policy near the reference. No gradient flows into the reference.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The table of policy losses: the function that each name stands for, and the properties that checks of settings need.
+"""The table of policy losses: the function that each name stands for, and properties with which settings are checked.
 
 A new loss is a function in another module of this package and an entry here. Checks of settings, error messages and tests
-follow from the entry's attributes. Torch is not imported before a function is taken, so configurations are checked without it.
+follow from the entry's attributes. Torch is imported only when a loss's function is asked for, so settings can be checked
+without it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class PolicyLoss:
     whole_completions: bool = False
     """Whether the loss of a token is that of its whole completion. Only `sequence_mean` then counts each completion once."""
     on_policy: bool = False
-    """Whether the loss uses no ratio to the policy that sampled. It is then right only for tokens of the current policy."""
+    """True if the loss contains no probability ratio, and so is right only for tokens that the current policy sampled."""
 
     @property
     def function(self) -> Callable[..., LossAndMetrics]:

@@ -41,7 +41,7 @@ def clipped(
         clip_low: distance of the lower bound of r from 1; 0 to 1.
         clip_high: distance of the upper bound of r from 1; at least 0.
         dual_clip: c, above 1; None for no dual clip.
-        delta: upper bound of r in the unclipped term, above 1; None for none.
+        delta: upper bound of r in the unclipped term, above 1; None for no bound.
         max_log_ratio: see `common.clamp_log_ratio`, in nats.
 
     Returns:
@@ -161,9 +161,9 @@ def dppo_tv(
     """Compute the loss `-r A`, or 0 for a token whose probability has already moved too far.
 
     This is DPPO (arXiv 2602.04879). `r = exp(logp - old_logp)`, and `A` is the advantage. A token is dropped if its probability
-    has changed by more than `delta` and its gradient would change the probability further. So `|p - p_old|` (total variation)
-    is bounded instead of the ratio: the probability of a rare token may double, while that of a likely token may change only
-    slightly.
+    has changed by more than `delta` and its gradient would change the probability further. This bounds the
+    change `|p - p_old|` of the probability p (total variation) and not the ratio. So the probability of a rare token may
+    double, while that of a likely token may change only by a small factor.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.

@@ -1,10 +1,10 @@
 """Makes the tokens between two turns of the model in an episode; tokens that were sampled are never tokenised again.
 
 The input of the next turn is the tokens so far, including the sampled ones, then the replies with the text that the chat
-template puts around them. To get the text of the replies, the template renders a conversation whose assistant turn is a mark;
-everything after the mark is taken. So the tokens of earlier turns are always an exact prefix of the next input, even if a
-tokenizer would split the whole text differently. A template that drops earlier thinking once the user replies can be used: the
-thinking stays, because its tokens are kept.
+template puts around them. To get this text, the template renders a conversation in which the text of the assistant's turn is a
+mark; what follows the mark is the text of the replies. So the tokens of earlier turns are always an exact prefix of the next
+input, even if a tokenizer would split the whole text differently. Some templates leave out the thinking of earlier turns. They
+can be used, too; the thinking stays in the input, because the tokens of earlier turns are kept.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Bridge:
     def after(self, written: Sequence[int], replies: Sequence[Message], tools: Tools = ()) -> tuple[int, ...]:
         """Return the tokens that the model reads after its turn: the replies, and the text that opens its next turn.
 
-        The template writes an end token after the model's turn. The result begins with this token if the turn was cut off or
-        ended with another end token, and is without it if the model has sampled it.
+        The template writes an end token after the model's turn. If the model has sampled this token itself, the result does not
+        repeat it. If the turn was cut off or ended with another end token, the result begins with the template's end token.
 
         Args:
             written: the tokens of the turn as they were sampled, with the end token if there was one.

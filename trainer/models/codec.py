@@ -35,7 +35,7 @@ class Codec:
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """Return the tokens of `prompt`, up to the beginning of the completion.
 
-        The tokenizer's chat template is used if it has one. The template is given the tools of the prompt's episodes. If the
+        If the tokenizer has a chat template, it is used, and it also gets the tools that the prompt's metadata lists. If the
         tokenizer is a fast one, special tokens such as `<|im_end|>` in a message or in the description of a tool are encoded as
         text, so that data cannot forge a turn. A prompt from a plain template (`metadata["plain"]`), or without a chat
         template, is encoded as is.
@@ -66,7 +66,7 @@ class Codec:
         return str(text)
 
     def encode_text(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of `text`, a completion, without special tokens."""
+        """Return the tokens of `text`, a completion. No special tokens, such as a beginning of sequence, are added."""
         return tuple(self.tokenizer.encode(encodable(text), add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:

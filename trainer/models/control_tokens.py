@@ -2,9 +2,10 @@
 
 A tokenizer turns the texts of its added tokens (`<|im_end|>`, `<tool_call>`, ...) into tokens even if they stand in data. To
 prevent this, data are shielded before the template inserts them: a mark is put before each text of an added token. In the
-rendered chat, added tokens without a mark come from the template and are replaced by private texts; then the marks are removed.
-A copy of the tokenizer that knows only the private texts encodes the result, so data become ordinary text. A chat whose data
-contain no such texts gets the same tokens as from the tokenizer itself.
+rendered chat, added tokens without a mark come from the template. Each of these is replaced by its private text, which contains
+a reserved code point and so cannot occur in data; then the marks are removed. The result is encoded by a copy of the tokenizer
+whose added tokens have the private texts, so data become ordinary text. If the data contain no texts of added tokens, the chat
+gets the same tokens as from the tokenizer itself.
 """
 
 from __future__ import annotations

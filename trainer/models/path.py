@@ -51,7 +51,7 @@ def model_path(name: str | Path) -> str:
 def require_model(name: str | Path) -> str:
     """Return the path or hub id that transformers loads; check that it exists here, in the hub's cache, or on the hub.
 
-    From the hub only `config.json` is read. An unreachable hub is noticed once, within seconds.
+    From the hub only `config.json` is read. If the hub does not answer within seconds, only its cache on this machine is read.
 
     Args:
         name: as `model_path` takes it.

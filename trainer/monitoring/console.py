@@ -11,11 +11,13 @@ from verigym.trainer.rollout.collect import Group
 from verigym.trainer.tasks.mixture import Source, shares_of
 
 REASONS = 3
-"""Most reasons for unscored completions that are printed; the most common reasons come first."""
+"""Largest number of reasons for unscored completions that are printed; the most common reasons come first."""
 
 
 def opening(config: TrainConfig, sources: Sequence[Source], model: Any, device: str, world_size: int, done: int) -> list[str]:
-    """Return the lines that open a run's output: the model, the device, the sources and the sizes.
+    """Return the lines that open a run's output.
+
+    They name the model, the device, the sources, and the numbers of steps, prompts and completions.
 
     Args:
         config: the run.

@@ -13,11 +13,11 @@ from statistics import median
 from typing import Any, Protocol
 
 FIRST = 10
-"""Number of first steps of a run. A metric's median over them is its initial value."""
+"""The initial value of a metric is its median over so many steps at the beginning of a run."""
 RECENT = 9
-"""Number of latest steps. A metric's median over them is its present value, so that one odd batch raises no alarm."""
+"""The present value of a metric is its median over so many latest steps, so that one odd batch raises no alarm."""
 LENGTH_KEPT = 2 / 3
-"""A jump of the reward is suspicious if completions keep less than this share of their length."""
+"""A jump of the reward is suspicious if the median length of completions falls below this share of its earlier value."""
 FEW_STEPS = 5
 """Steps before a warning about the beginning of a run."""
 MOSTLY = 0.5
@@ -80,10 +80,11 @@ class _FirstStep:
 class DeadRun:
     """Detects that rewards have no effect: no trained completion has an advantage, or the gradient is exactly 0.
 
-    The usual cause is that the rewards in every group are equal. Equal rewards alone raise no alarm, because replayed groups,
-    rewards of steps or of components, and advantages over the batch can still give a gradient. The gradient of a KL or an
-    entropy bonus does not count, because it does not come from a reward. With a critic, equal rewards in the whole step also
-    raise the alarm, because the advantages are then only the critic's errors, scaled up by whitening.
+    The usual cause is that the rewards in every group are equal. Equal rewards alone raise no alarm, because a gradient can
+    still come from replayed groups, from rewards of single steps or components, or from advantages that compare completions
+    across groups. The gradient of a KL or an entropy bonus does not count, because it does not come from a reward. With a
+    critic, equal rewards in the whole step also raise the alarm, because the advantages are then only the critic's errors,
+    scaled up by whitening.
     """
 
     def __init__(self, steps: int, stop: bool) -> None:
@@ -115,7 +116,7 @@ class DeadRun:
 
 
 class NotFinite:
-    """Detects updates that were skipped because a loss or a gradient was not finite (null in the log); it stops the run.
+    """Detects updates that were skipped because a loss or a gradient was not finite (null in the log). Its alarm stops the run.
 
     The loss and gradient of the critic count as well.
     """

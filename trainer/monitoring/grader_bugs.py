@@ -24,7 +24,8 @@ WINDOW = 200
 FEWEST = 20
 """Completions before a share says anything."""
 SILENT_AFTER = WINDOW
-"""Completions without a single verdict after which a warning calls a source silent. A server may need some minutes to start."""
+"""If this many completions of a source have been graded without a single verdict, a warning calls the source silent. An earlier
+warning could be wrong, because a server may need some minutes to start."""
 
 
 class GraderBugs:

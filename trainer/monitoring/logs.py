@@ -162,7 +162,7 @@ def _digits(value: float) -> float | None:
 
 
 def score_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Return the number of completions, and the mean of each component of the scores as `source/component`.
+    """Return metrics of the scores: the number of completions, and `source/component`, the mean of each component.
 
     A component that is absent or None in a score is left out of its mean.
     """

@@ -47,8 +47,9 @@ class StopRequest:
 
     Args:
         quiet: if True, print nothing; for processes other than the main one.
-        at_once: if given, the context begins with a phase that has no work to finish: until `begin` is called, a signal ends
-            the context at once with `Interrupted`. This text says when, such as "before the first step"; the message has it.
+        at_once: if given, the context begins with a preparation phase, in which there is no work to finish. In this phase,
+            which lasts until `begin` is called, a signal ends the context at once with `Interrupted`. The text `at_once`, such
+            as "before the first step", tells in the error message when the run was stopped. None for no such phase.
     """
 
     def __init__(self, quiet: bool = False, at_once: str | None = None) -> None:
@@ -72,16 +73,16 @@ class StopRequest:
             self.refuse_to_go_on()
 
     def refuse_to_go_on(self) -> None:
-        """Check that no signal has come in the phase without work to finish; after `begin`, do nothing.
+        """Check that no signal has come in the preparation phase (see `at_once`); after `begin`, do nothing.
 
         Raises:
-            Interrupted: a signal has come in that phase.
+            Interrupted: a signal has come in the preparation phase.
         """
         if self.requested and self.at_once is not None:
             raise self.interrupted(f"{self._why}stopped {self.at_once}") from None
 
     def begin(self) -> None:
-        """End the phase without work to finish (see `at_once`): from now on, a signal only requests a stop.
+        """End the preparation phase (see `at_once`): from now on, a signal only requests a stop.
 
         Raises:
             Interrupted: a signal has come before this call.
@@ -161,7 +162,7 @@ class Progress:
         Args:
             step: number of steps done.
             metrics: metrics of the steps since the last call.
-            weight: weight of these metrics in the means.
+            weight: weight of `metrics` in the means that are shown.
         """
         self._recent.append((weight, metrics))
         now = time.monotonic()

@@ -46,8 +46,8 @@ class TensorBoardTracker:
 class WandbTracker:
     """Records metrics to a run of Weights & Biases.
 
-    Its own step counter cannot go back when a run is resumed. So the step is recorded as a metric, which is the x axis of all
-    other metrics.
+    The step counter of Weights & Biases cannot go back when a run is resumed. So the step is recorded as a metric, which is the
+    x axis of all other metrics.
     """
 
     def __init__(self, wandb: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:

@@ -151,7 +151,7 @@ def models_of(config: BaseModel) -> list[str]:
 
 
 def refers_to_a_stage(part: BaseModel) -> bool:
-    """Return True if `part`, a source or a picker, names a model that another stage has not made yet. It cannot be opened."""
+    """Return True if `part`, a source or a picker, names a model that another stage has not made yet."""
     return any(map(made_by_a_stage, _texts(part.model_dump(mode="json"))))
 
 

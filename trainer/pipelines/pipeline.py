@@ -1,8 +1,8 @@
 """Runs the stages of a pipeline in order, skips those that are done, and writes a manifest.
 
 The name of a stage's folder contains a hash of the stage's inputs: its settings, the contents of the files, models and products
-that the settings name, and the versions of its environments. A stage with the same inputs gets the same folder, finished or
-not; a stage with changed inputs gets a new folder.
+that the settings name, and the versions of its environments. So a stage whose inputs are unchanged keeps its folder,
+where it is skipped if it is done, or resumed. A stage with changed inputs gets a new folder.
 """
 
 from __future__ import annotations
@@ -214,9 +214,10 @@ def _hashed(field: str, value: Any) -> Any:
 
 
 def graders(config: Any) -> dict[str, str]:
-    """Return what grades the sources in `config`: ids of environments with versions, and hashes of data sets and own code.
+    """Return what decides how the tasks of the sources in `config` are graded.
 
-    Keys are the sources' labels, or say which data set or code it is. Own code is environments outside verigym.
+    The values are ids of environments with their versions, hashes of data sets, and hashes of code of environments outside
+    verigym. The key of a value is a source's label, or names the data set or the code.
     """
     ids: dict[str, str] = {}
     for source in (*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())):
@@ -267,9 +268,9 @@ def _write(path: Path, value: Any) -> None:
 
 
 def figures_line(record: Mapping[str, Any]) -> str:
-    """Return the figures in `record`, the record of a finished stage, as a line of text.
+    """Return the metrics in `record`, the record of a finished stage, as a line of text.
 
-    If there are figures over all sources together, only these are shown, else all figures.
+    If there are metrics over all sources together, only these are shown, else all metrics.
     """
     figures: Mapping[str, float] = record["figures"]
     overall = {name: value for name, value in figures.items() if "/" not in name or name.endswith("/all")}

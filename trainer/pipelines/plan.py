@@ -25,7 +25,7 @@ REFERENCE = "stage:"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 OWN_FIELDS = ("name", "kind")
 TAKES = {"data": "data", "held_out_data": "data", "sources": "reward model", "pickers": "reward model"}
-"""The kind of product that `stage:NAME` must refer to, by field; in all other fields, a model."""
+"""For these fields, the kind of product to which a `stage:NAME` in the field must refer. In all other fields: a model."""
 
 
 class PipelineFields(Frozen):

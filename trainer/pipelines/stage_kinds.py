@@ -113,9 +113,10 @@ def _imported(place: str) -> Any:
 
 
 def figures(kind: str, output: Path) -> dict[str, float]:
-    """Return the figures for the record of a finished stage of the given kind, read from its folder `output`.
+    """Return the numbers for the record of a finished stage of the given kind, read from its folder `output`.
 
-    They are the last held-out metrics of training, avg@k of an evaluation, or the counts of sampling.
+    For a stage that trains, they are the number of steps and the last held-out metrics; for an evaluation, avg@k; for a stage
+    that makes data, the counts in its summary.
     """
     metrics, summary = output / "metrics.jsonl", output / "summary.json"
     if metrics.exists():

@@ -39,7 +39,8 @@ class TrainedOnDataFields(StepFields):
     held_out_data: tuple[Path, ...] = ()
     """Files of rows that are only for evaluation. When left out, a share of `data` is held out."""
     held_out_share: float = Field(default=0.1, ge=0, lt=1)
-    """Without held_out_data: share of the prompts to hold out, chosen by their hash, so that no prompt is on both sides."""
+    """Without held_out_data: share of the prompts to hold out, chosen by their hash. All rows of a prompt are either trained on
+    or held out."""
     held_out_count: int = Field(default=512, ge=1)
     """Most held-out rows in an evaluation."""
     batch_size: int = Field(default=32, ge=1)
@@ -63,9 +64,10 @@ class RewardModelConfig(TrainedOnDataFields):
     """Settings of a Bradley-Terry reward model: a transformer with one output, trained on preference pairs."""
 
     trained: Literal["all", "head"] = "all"
-    """`all` weights, or only the `head`, on features of the frozen model; the latter is a logistic regression."""
+    """`all`: all weights. `head`: only the head, on features of the frozen model, which is a logistic regression."""
     reads: Reads = "answer"
-    """What the model reads: `answer`, the text after the thinking, or `whole`. Give the environment the same option."""
+    """What the model reads: `answer`, the text after the thinking, or `whole`. Give the environment `reward_model`, which
+    will load the model, the same option."""
     centre: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight in the loss of the squared sum of a pair's outputs, which keeps outputs around 0 (arXiv 2312.09244: 0.01)."""
 
@@ -86,7 +88,7 @@ class StepLabelsConfig(SamplerFields):
     model: str
     """Local model directory or hub id of the policy, which writes the solutions and continues them after each step."""
     prompts: int = Field(ge=1)
-    """Number of prompts, divided by the sources' shares. A prompt drawn again counts, but is labelled only once."""
+    """Number of prompts, shared among the sources by weight. A prompt drawn twice counts twice, but is labelled only once."""
     solutions: int = Field(default=1, ge=1)
     """Labelled solutions per prompt. More prompts teach more than more solutions of the same prompt."""
     rollouts: int = Field(default=8, ge=1)
@@ -103,7 +105,8 @@ class PrmConfig(TrainedOnDataFields):
     labels: Literal["hard", "soft"] = "hard"
     """Label from a step's roll-outs: `hard` is 1 if any was right, `soft` the share that were (2312.08935, section 3.3.2)."""
     system: str | None = None
-    """System message of tasks without one; that of Qwen2.5-Math-PRM when left out. Give the environment the same option."""
+    """System message for tasks that have none. When left out, it is that of Qwen2.5-Math-PRM. Give the environment `process`,
+    which will load the model, the same option."""
 
 
 NOT_DECIDING = FREE_FIELDS - {"steps"} | {"model", "data", "held_out_data", "device", "threads", "eval_every"}

@@ -1,4 +1,4 @@
-"""Held-out figures of a reward model and of baselines, with bootstrap intervals over prompts. Pure functions."""
+"""Accuracies of a reward model and of baselines on held-out data, with bootstrap intervals over prompts. Pure functions."""
 
 from __future__ import annotations
 
@@ -85,8 +85,9 @@ def step_shares(
     """Return a process reward model's accuracy on labelled steps, and the accuracy of always answering `common`.
 
     Args:
-        probabilities: for each step, the model's probability that it is right; from one half on, the model says right.
-        labels: for each step its label; from one half on, the step counts as right.
+        probabilities: for each step, the model's probability that it is right; the model's answer is "right" if this is at
+            least 0.5.
+        labels: for each step its label; the step counts as right if this is at least 0.5.
         keys: for each step the key of its task.
         common: True if more training steps are right than wrong.
 

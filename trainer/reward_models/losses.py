@@ -33,8 +33,8 @@ def bradley_terry_loss(
             of the batch. None for B.
 
     Returns:
-        The loss, and detached sums over the same denominator: `accuracy`, the share of pairs whose preferred answer has the
-        larger output (an equal output counts half; the margin does not count), and `margin`, the mean of `r_c - r_r`.
+        The loss, and two detached metrics, each a sum over the B pairs divided by `total`. In `accuracy` a pair adds 1 if
+        `r_c > r_r`, a half if both are equal, else 0. In `margin` a pair adds `r_c - r_r`; m has no effect on the metrics.
 
     Raises:
         ValueError: the shapes do not fit, or `centre` or `total` is out of range.

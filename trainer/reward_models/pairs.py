@@ -192,7 +192,7 @@ def make_preferences(
     Return the pairs, and counts by name, such as the number of prompts without a pair.
 
     Args:
-        graded: completions, of any number of prompts in any order; repeated texts of a prompt count once.
+        graded: completions, of any number of prompts in any order. If a prompt has completions of equal text, they count once.
         per_prompt: most pairs per prompt, drawn by hash.
         least_gap: smallest difference between the rewards of a pair, more than 0.
         gap_as_margin: a pair's margin is this factor times the difference of its rewards.

@@ -30,7 +30,8 @@ from verigym.trainer.tasks.mixture import Source
 class Group:
     """A prompt with its completions and their verdicts.
 
-    All completions were sampled from one policy, or with `overlap: free` from consecutive policies.
+    All completions were sampled from one policy. With the setting `overlap: free`, which updates the weights while the engine
+    samples, they may be from several consecutive policies.
     """
 
     source: str
@@ -335,7 +336,7 @@ def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
-    """Check that no canary was graded correct. No answer to a canary is right, so its verifier would be hacked or broken.
+    """Check that no canary was graded correct. No answer to a canary is right, so the verifier is broken or was fooled.
 
     Raises:
         UsageError: a completion of a prompt with `metadata["canary"] == "reject"` was graded correct; this stops the run.

@@ -187,8 +187,9 @@ class Episodes:
     def settle(self, row: EpisodeRow) -> bool:
         """Add the session's replies to the episode `row`, and return False if the episode is over.
 
-        The future `row.waiting` must be done. If a limit ends the episode, the session is told, the result is True, and
-        `row.waiting` is the future of the session's end, after which this method must be called again.
+        The future `row.waiting`, which gives the session's answer to the last turn, must be done. If the episode has reached a
+        limit, the session is asked to end. The result is then still True, and `row.waiting` is the future of that end: call
+        this method again when it is done.
         """
         waiting, row.waiting = row.waiting, None
         assert waiting is not None
@@ -234,7 +235,7 @@ class Episodes:
 
 
 def with_room(config: TrainConfig, sessions: Mapping[str, Sessions], positions: int | None) -> TrainConfig:
-    """Return `config`, with `vllm_max_model_len` set to `positions` if a run with vLLM has episodes and does not set it."""
+    """Return `config`; if a run with vLLM has episodes and leaves out `vllm_max_model_len`, this is set to `positions`."""
     if not sessions or config.engine != "vllm" or config.vllm_max_model_len is not None or positions is None:
         return config
     return config.model_copy(update={"vllm_max_model_len": positions})

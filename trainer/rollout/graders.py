@@ -21,7 +21,8 @@ from verigym.trainer.tasks.mixture import Source
 def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = SOLO) -> Iterator[dict[str, Grader]]:
     """Return a context that yields the grader of each source, by the source's label.
 
-    All sources share one grader, unless two sources use the same environment with different options.
+    Sources share a grader where possible. A grader holds one environment of each name, so sources that use the same environment
+    with different options get different graders.
     """
     made, pool_of = pools({source.label: source.environment for source in sources})
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}

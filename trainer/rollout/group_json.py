@@ -39,8 +39,8 @@ def load_group(data: Mapping[str, Any], environments: Mapping[str, Environment])
     """Return the group that `dump_group` turned into `data`.
 
     Args:
-        data: from `dump_group`. Older checkpoints have `earlier` in place of `off_policy`; those from before episodes
-            existed lack `episodes`, and those from before `policy_step` existed lack that field.
+        data: from `dump_group`. Data from checkpoints of older versions can be read as well: there, `off_policy` may be
+            called `earlier`, and `episodes` or `policy_step` may be missing.
         environments: environment of each source, by label; needed to rebuild the references of prompts in their own types.
     """
     return Group(

@@ -3,8 +3,8 @@
 - `lockstep`: each round samples the next turn of every episode that is not over, then waits for all replies. Which turns are
   sampled together does not depend on wall time, so a resumed run computes the same as an uninterrupted one. Each round is an
   ordinary call of the engine with longer prompts, so every engine can be used.
-- `free`: an episode goes on as soon as its own reply has come, while others are sampled. Which turns share a batch then depends
-  on wall time, and with it the last bits of log-probabilities.
+- `free`: an episode goes on as soon as its own reply has come, while turns of other episodes are being sampled. Which turns
+  share a batch then depends on wall time, and so do the last bits of their log-probabilities.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def settle_all(
 
 
 class FreeReplies:
-    """Source of requests for `EpisodeEngine.play`: requests an episode's next turn as soon as the replies to it have come.
+    """Feeds `EpisodeEngine.play` with requests: an episode's next turn is requested as soon as its replies have come.
 
-    No episode waits for the replies to another one.
+    No episode waits for the replies of another episode.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ def play_turns(engine: Any, requests: Sequence[Request], temperature: float, on_
 
     Args:
         engine: samples from the policy.
-        requests: see `EpisodeEngine.play`; they may not share prompts.
+        requests: see `EpisodeEngine.play`. Each has its own prompt, even where prompts are equal.
         temperature: 0 is greedy.
         on_finished: called with the place of a request and its completion.
     """

@@ -42,7 +42,7 @@ class StageFields(Frozen):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto takes CUDA where there is one."""
     dtype: Literal["fp32", "bf16"] = "fp32"
-    """bf16 computes in bfloat16 over fp32 weights and optimizer state."""
+    """bf16 computes in bfloat16, while weights and optimizer state stay in fp32."""
     threads: int | None = Field(default=None, ge=1)
     """CPU threads; torch's own choice when left out. Exact resume needs the same number."""
 
@@ -79,18 +79,20 @@ class StepFields(StageFields, OptimizerFields):
     max_tokens: int = Field(default=2048, ge=2)
     """Most tokens of a prompt and its completion; longer examples are left out and counted."""
     max_left_out: float = Field(default=0.01, ge=0, le=1)
-    """Most examples that may be longer than max_tokens, as a share; more is an error."""
+    """Largest share of the examples that may be longer than max_tokens; more is an error."""
     micro_batch_tokens: int = Field(default=8192, ge=1)
     """Most tokens of a forward and backward pass, with padding."""
     gradient_checkpointing: bool = False
     """Computes each layer again in the backward pass rather than keep its activations."""
 
     eval_every: int = Field(default=50, ge=0)
-    """Steps between evaluations on the held-out examples; 0 for none. If above 0, the start and the end have one too."""
+    """Steps between evaluations on the held-out examples, besides those at the start and the end; 0 for no evaluations at
+    all."""
     checkpoint_every: int = Field(default=50, ge=1)
     """Steps between checkpoints; the last step always gets one."""
     checkpoint_minutes: float = Field(default=10.0, ge=0)
-    """Minutes after the last checkpoint, or the start, after which the next step to end also gets one; 0 for never."""
+    """If no checkpoint was made for so many minutes, one is also made at the end of the present step; 0 for only those of
+    checkpoint_every."""
     keep_checkpoints: int = Field(default=1, ge=1)
     """Checkpoints to keep. Older ones are deleted, first those that checkpoint_minutes made."""
     loggers: tuple[LoggerName, ...] = ("tensorboard",)
@@ -144,9 +146,11 @@ class ExampleFields(FitFields):
     steps: int | None = Field(default=None, ge=1)
     """Updates; from epochs when left out."""
     held_out_share: float = Field(default=0.02, ge=0, lt=1)
-    """Share of the prompts in data to hold out, chosen by their hash, so that no prompt is on both sides."""
+    """Share of the prompts in data to hold out, chosen by their hash. All examples of a prompt are either trained on or held
+    out."""
     held_out_count: int = Field(default=64, ge=1)
-    """Most held-out examples from data in an evaluation. With demonstrations, this many of the test split are added."""
+    """Largest number of held-out examples from data in an evaluation. If demonstrations are given, as many demonstrations of
+    the test split are added."""
 
     @model_validator(mode="after")
     def _has_examples(self) -> Self:
@@ -194,7 +198,7 @@ class OnPolicyConfig(FitFields):
     max_prompt_tokens: int = Field(default=1024, ge=1)
     """Longer prompts are left out and counted."""
     max_left_out: float = Field(default=0.01, ge=0, le=1)
-    """Most prompts of a source that may be longer than max_prompt_tokens, as a share; more is an error."""
+    """Largest share of a source's prompts that may be longer than max_prompt_tokens; more is an error."""
     max_new_tokens: int = Field(default=512, ge=1)
     """Most tokens of a completion."""
     generation_rows: int = Field(default=512, ge=1)
@@ -202,10 +206,10 @@ class OnPolicyConfig(FitFields):
     eval_prompts: int = Field(default=64, ge=1)
     """Held-out prompts per source, which are answered greedily to measure the accuracy."""
     workers: int | None = Field(default=None, ge=0)
-    """Grading processes; one a core by default. 0 grades in this process, without protection."""
+    """Grading processes; by default one per core. 0 grades in this process, which a grader can then crash or block."""
 
     def as_run(self) -> TrainConfig:
-        """Return a training run with these settings, for the builders of engines, tasks and graders."""
+        """Return these settings as those of a training run, as the builders of engines and graders take them."""
         names = ("model", "output", "sources", "seed", "device", "dtype", "threads", "workers", "eval_prompts", "max_left_out")
         sizes = ("prompts_per_step", "max_prompt_tokens", "max_new_tokens", "generation_rows", "temperature")
         fields: dict[str, Any] = {name: getattr(self, name) for name in (*names, *sizes)}
@@ -220,15 +224,15 @@ class SamplerFields(StageFields, EngineFields):
     max_prompt_tokens: int = Field(default=1024, ge=1)
     """Longer prompts are left out and counted."""
     max_left_out: float = Field(default=0.01, ge=0, le=1)
-    """Most prompts of a source that may be longer than max_prompt_tokens, as a share; more is an error."""
+    """Largest share of a source's prompts that may be longer than max_prompt_tokens; more is an error."""
     max_new_tokens: int = Field(default=512, ge=1)
     """Most tokens of a completion."""
     generation_rows: int = Field(default=512, ge=1)
     """Most completions decoded at a time; bounds the memory of the KV cache."""
     prompts_at_a_time: int = Field(default=32, ge=1)
-    """Prompts that are sampled, graded and written together; a stopped stage resumes after the last ones written."""
+    """Prompts that are sampled, graded and written together; a stopped stage resumes after the prompts that it has written."""
     workers: int | None = Field(default=None, ge=0)
-    """Grading processes; one a core by default. 0 grades in this process, without protection."""
+    """Grading processes; by default one per core. 0 grades in this process, which a grader can then crash or block."""
     cluster: Cluster | None = None
     """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`; `workers` then counts the processes of each node."""
     grade_timeout_s: float = Field(default=30.0, gt=0)
@@ -242,7 +246,7 @@ class SamplerFields(StageFields, EngineFields):
         return self
 
     def as_run(self, model: str) -> TrainConfig:
-        """Return a training run of `model` with these settings, for the builders of engines, tasks and graders."""
+        """Return these settings as those of a training run of `model`, as the builders of engines and graders take them."""
         # A run allows no temperature of 0; a stage passes its own with each call.
         shared = self.model_fields_set & set(TrainConfig.model_fields) - {"temperature"}
         fields: dict[str, Any] = {name: getattr(self, name) for name in shared}
@@ -264,10 +268,12 @@ class SampleConfig(SamplerFields):
     temperature: float = Field(default=1.0, ge=0, le=10)
     """Of the sampler; 0 is greedy."""
     keep: Literal["best", "all_correct", "shortest_correct", "longest_correct"] = "shortest_correct"
-    """Rule: which completions may be kept, and in which order of preference. best orders all by reward, correct or not."""
+    """Rule: which completions may be kept, and in which order of preference. `best` takes all that have
+    a reward, correct or not, by descending reward."""
     keep_if: Mapping[str, str] = {}
-    """Further conditions on the reward of a part or on one of its components, such as {language: ">= 0.95",
-    paragraphs/longest: "<= 300"}. Every source must have the part; in `add`, weight 0 keeps it out of the reward."""
+    """Further conditions, such as {language: ">= 0.95", paragraphs/longest: "<= 300"}: on the reward of a part (environment,
+    added reward or format gate), or on a component of the part. Every source must have the part. To add a part for the
+    condition alone, give it weight 0 in `add`."""
     at_most: int | None = Field(default=1, ge=1)
     """Most completions that are kept per prompt; null for no bound."""
     least_reward: float | None = None
@@ -293,10 +299,10 @@ class SampleConfig(SamplerFields):
 
 
 def part_names(source: SourceConfig) -> list[str]:
-    """Return the names of the components of `source`: its grader, added rewards, and its gate.
+    """Return the names of the parts of `source` that `keep_if` can name: environment, added rewards, format gate.
 
     Raises:
-        UsageError: its data set is unknown.
+        UsageError: the data set of `source` is unknown.
     """
     own = source.environment or ""
     if source.dataset is not None:

@@ -140,7 +140,7 @@ def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed
     Args:
         sources: environments with their options and templates; weights and other fields have no effect.
         split: train or test; the two splits have no question in common.
-        count: number of all solutions.
+        count: number of examples in total. An episode gives one example per turn.
         seed: key of the tasks.
 
     Raises:
@@ -174,8 +174,8 @@ def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed
 def episode_examples(prompt: Prompt, episode: Completion) -> list[Example]:
     """Return one example for each assistant turn of an episode: the prompt is everything before the turn.
 
-    Each completion is a single turn, so no tokens need to be masked. If the chat template always writes earlier turns in the
-    same way (`Bridge.check`), an example has the same tokens as a rollout would have.
+    Each completion is a single turn, so no tokens need to be masked. Examples have the same tokens as a rollout, unless the
+    chat template writes a turn in another way once further turns follow (for example without its thinking).
     """
     messages, found = list(prompt.messages), []
     for turn in episode.turns:

@@ -119,7 +119,8 @@ def packed_rows(
         prompts: prompts of all examples, none empty.
         completions: completions of all examples, none empty.
         how: options of the forward pass.
-        capacity: most tokens of a row. None for twice the longest example; more costs time, as attention is quadratic.
+        capacity: most tokens of a row. None for twice the longest example; longer rows take more time, as
+            attention is quadratic.
     """
     lengths = [len(prompt) + len(completion) for prompt, completion in zip(prompts, completions, strict=True)]
     wide = capacity or 2 * max(lengths)

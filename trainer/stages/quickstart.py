@@ -208,7 +208,7 @@ def cold_start(
     """Train `model`, in place, to minimise the mean negative log-likelihood of the completions' tokens.
 
     This is the stage `sft` without packing, epochs and checkpoints, for a model in memory. Pairs are taken in order, and after
-    the last pair again from the first, so that the quickstart's weights depend on nothing else.
+    the last pair again from the first; they are not shuffled, so no seed is needed.
 
     Args:
         model: a transformers causal language model.

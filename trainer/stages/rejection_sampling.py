@@ -94,7 +94,7 @@ def sample(config: SampleConfig) -> Path:
 def draw(
     sources: Sequence[Source], config: SamplerFields, count: int, codec: Codec
 ) -> tuple[list[tuple[Source, Prompt]], Counter[str]]:
-    """Return `count` tasks, divided among the sources by their shares, and the number of prompts of each source left out.
+    """Return `count` tasks, divided among the sources by their shares, and by source the number of prompts that were too long.
 
     The result depends on the arguments alone.
 

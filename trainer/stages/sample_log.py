@@ -116,7 +116,8 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
             total: number of prompts in a finished file.
             dump: turns a prompt into a JSON object.
             load: turns the object back into the prompt.
-            hints: advice by the name of a setting; the error message has it if the file was made with another value.
+            hints: advice for the error message, by the name of a setting. It is added if the file was made with another value
+                of the setting.
 
         Raises:
             UsageError: the file was made with other settings.

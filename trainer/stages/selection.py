@@ -29,7 +29,7 @@ Rule = Callable[[Sequence[Candidate]], list[int]]
 
 
 def best(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the indices of all scored candidates, by descending reward; of equal ones the shortest first.
+    """Return the indices of all scored candidates, by descending reward; among equal rewards, the shortest first.
 
     Wrong candidates are included, so combine this rule with a least reward.
     """
@@ -73,7 +73,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """A bound on the reward of a part of an environment, such as `language`, or on a part's component."""
+    """A bound on the reward of a part of a composed environment, such as an added reward, or on one component of the part."""
 
     name: str
     """Name of a part, such as `language`, or of one of its components, such as `paragraphs/longest`."""

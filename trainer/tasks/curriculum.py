@@ -9,11 +9,12 @@ from verigym.trainer.rng import keyed_random
 
 POOLS = ("easy", "normal", "hard")
 ENDLESS_POOL = 10_000
-"""Most tasks in the easy pool, and in the hard pool, of a source with endless tasks. Each task takes about 50 bytes in a
-checkpoint. The pools of a data set are bounded by the size of the data set."""
+"""Largest number of tasks in the easy pool, and in the hard pool, of a source with endless tasks. Each task takes about 50
+bytes in a checkpoint. The pools of a data set are bounded by the size of the data set."""
 
 Pool = dict[str, tuple[int, float | None]]
-"""Tasks of a pool: prompt key -> (task number, running pass rate or None before a verdict), least recently sampled first."""
+"""Tasks of a pool, the least recently sampled first: prompt key -> (task number, running pass rate). The rate is None until the
+task has a verdict."""
 
 
 class Curriculum:
@@ -69,7 +70,8 @@ class Curriculum:
     def revisit(self, label: str) -> int | None:
         """Decide at random whether to repeat a task of the source `label`; return its number, or None to draw a new task.
 
-        The task repeated is the one of the easy or hard pool that was sampled longest ago, and not in this step.
+        To repeat a task, choose the easy or the hard pool at random. Tasks that this step has sampled already are passed over;
+        of the others in the pool, the one sampled longest ago is repeated.
         """
         turn = self.turns[label]
         self.turns[label] += 1

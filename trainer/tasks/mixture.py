@@ -32,9 +32,9 @@ from verigym.trainer.tasks.curriculum import Curriculum
 logger = logging.getLogger("verigym.trainer")
 
 MOST_COMPARED = 50_000
-"""Most rows of a training split that is searched for held-out prompts; larger splits are not searched."""
+"""A training split of more rows than this is not searched for held-out prompts."""
 LOOK_ON = 100
-"""Most tasks in a row that a draw skips because they are in a curriculum's easy or hard pool."""
+"""Largest number of tasks that one draw skips because they are in a curriculum's easy or hard pool."""
 
 
 class Tasks(Protocol):
@@ -100,7 +100,7 @@ class Mixture:
             fits: returns False for prompts to skip, because they are too long; None skips none.
 
         Raises:
-            UsageError: 1,000 prompts in a row are skipped, or do not fit the data set.
+            UsageError: 1,000 tasks in a row are skipped, or come from rows that do not have the data set's form.
         """
         curriculum = self.curriculum
         known = curriculum.revisit(source.label) if curriculum else None
@@ -356,7 +356,7 @@ def composed(config: SourceConfig, environment: Environment) -> list[Environment
 
 
 def as_graded(config: SourceConfig, layers: Sequence[Environment], prompt: Prompt) -> Prompt:
-    """Return the task `prompt`, of the source's own environment, as a task of the outermost environment, which will grade it.
+    """Convert `prompt`, a task of the source's own environment, into a task of the outermost environment, which will grade it.
 
     Args:
         config: the source.
