@@ -4,11 +4,11 @@
     from verigym.adapters import openenv
     app = openenv.app("suite.yaml", data_dir="data")
 
-A client chooses its task at `reset` by `index` and `split`, by `verigym` (the whole task, as in
-the column `verigym` of a row), or by a `seed`. Each `step` sends a text of the model; the observation holds the messages that
-the model reads next. The last observation is `done` and has the reward. If grading failed, `reward` is None and `error` says
-why: leave out such an episode; do not count it as 0. For the opposite direction, `openenv_environment` makes a verigym
-environment of an OpenEnv server.
+A client chooses its task at `reset` by `index` and `split`, by `verigym` (the whole task, as in the column `verigym` of a row),
+or by a `seed`. Each `step` sends a text of the model; the observation holds the messages that the model reads next. An
+episode's last observation is `done` and has the reward. If grading failed, `reward` is None and `error` says why: leave out
+such an episode; do not count it as 0. For the opposite direction, `openenv_environment` makes a verigym environment of an
+OpenEnv server.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class Always:
         """Grade `completion` of `task`; return its score and the reward to report, which may be a substitute.
 
         Raises:
-            UnscoredError: grading failed and `unscored` is `stop`; or `unscored` is `retry` and all further tries failed, too.
+            UnscoredError: there is no reward, and `unscored` is `stop`, or `unscored` is `retry` and trying again did not help.
         """
         return self.after(self.scorer.score(task, completion), task, completion)
 
