@@ -1,7 +1,8 @@
 """Episodes for other trainers: the trainer passes in each text of the model, and gets the messages that the model reads next.
 
-Sessions run in worker processes, as in our own trainer: a tool that hangs or dies costs only its own episode. A task of a
-single-turn environment is an episode that ends with the model's first text, so an adapter needs only one loop.
+The session of an episode is the environment's side, which runs the tools and replies to the model. Sessions run in worker
+processes, as in our own trainer: a tool that hangs or dies costs only its own episode. A task of a single-turn environment is
+an episode that ends with the model's first text, so an adapter needs only one loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """`ClusterEngine`: the engine of a `Grader` with worker processes on the nodes of a cluster.
 
-The queue, shared results, the cache and the counters are on the driver, as without a cluster. The driver has one thread per
-node. It hands the node a bounded number of tasks at a time and takes verdicts back. When a node is lost, its unanswered tasks
-are queued again under new numbers. A late answer has an old number and is ignored, so each verdict counts once.
+The queue, the results that equal items share, the cache and the counters are on the driver, as without a cluster. The driver
+has one thread per node. The thread hands the node a limited number of tasks at a time and receives the verdicts. When a node is
+lost, its unanswered tasks are queued again under new numbers. A late answer has an old number and is ignored, so each verdict
+counts once.
 """
 
 from __future__ import annotations
