@@ -1,8 +1,8 @@
 """Adapter for the trainer ART: an async rollout function that returns a trajectory with its reward.
 
-If a completion has no reward, the rollout raises an error. ART leaves a failed rollout out of its group, so no substitute
-reward is needed. ART tolerates as many failures as `max_exceptions` of `gather_trajectory_groups` allows; by default it allows
-none.
+If a completion gets no reward because its grading failed, the rollout raises an error. ART leaves a failed rollout out of its
+group, so no substitute reward is needed. ART tolerates as many failures as `max_exceptions` of `gather_trajectory_groups`
+allows; by default it allows none.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Rollout:
 
         Args:
             model: an `art.Model`; its endpoint generates the turns.
-            row: a row from `scorer.sources.rows`, or any row with `prompt` and the columns of the reference.
+            row: a row from `scorer.sources.rows`, or any row with `prompt` and the columns that `columns` names.
 
         Raises:
-            UnscoredError: there is no reward; ART leaves the trajectory out.
+            UnscoredError: grading failed, so there is no reward; ART leaves the trajectory out.
             UsageError: the row cannot be used, or `stop_after` consecutive completions have got no reward.
         """
         task = self.scorer.task(row, row.get("prompt"))
@@ -107,7 +107,8 @@ def rollout(
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.
-        columns: maps each field of the reference to the row's column that holds it; for rows without a `verigym` column.
+        columns: for rows that do not hold a whole task in the column `verigym`: maps each field of the environment's reference
+            (what it grades against) to the row's column.
         sampling: arguments of `chat.completions.create`, such as `max_completion_tokens`.
         max_turns: maximum number of model turns in an episode.
         turn_timeout_s: wall time in seconds that a session may take to answer one turn.

@@ -1,7 +1,8 @@
 """Episodes for other trainers: the trainer passes in each text of the model, and gets the messages that the model reads next.
 
-Sessions run in worker processes, as in our own trainer: a tool that hangs or dies costs only its own episode. A task of a
-single-turn environment is an episode that ends with the model's first text, so an adapter needs only one loop.
+The session of an episode is the environment's side, which runs the tools and replies to the model. Sessions run in worker
+processes, as in our own trainer: a tool that hangs or dies costs only its own episode. A task of a single-turn environment is
+an episode that ends with the model's first text, so an adapter needs only one loop.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ class Episodes:
         """Return a new episode of `task`.
 
         Args:
-            task: the label and prompt, from `Scorer.task`.
+            task: the source's label and the prompt, as `Scorer.task` returns them.
             seed: identifies the episode; all randomness of its session is derived from it.
 
         Raises:
-            UsageError: the worker processes can never start.
+            UsageError: the worker processes cannot start, and trying again would not help.
         """
         label, prompt = task
         number = self._pool_of.get(label)
@@ -229,13 +230,13 @@ async def _settled(future: Future[Any] | None) -> None:
 
 
 def written_calls(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """Return tool calls that a trainer has already parsed as text again, in the format that our sessions parse.
+    """Return tool calls as text in the format that our sessions parse; for trainers that parse the model's calls themselves.
 
-    Other text of the model's turn is left out, because an unclosed tag in that text would hide the calls. This does not affect
-    the grading, which considers only the last turn.
+    Any other text of the same turn is left out, because an unclosed tag in it would hide the calls. This does not affect the
+    grading, which considers only the episode's last turn: the final answer.
 
     Args:
-        calls: pairs of tool name and arguments.
+        calls: the parsed calls, as pairs of tool name and arguments.
     """
     written = (json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls)
     return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in written)
@@ -269,7 +270,9 @@ def call_formats(environment: object) -> Iterator[CallFormat]:
 
 
 def with_tools_told(prompt: Prompt, environment: Environment, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return `messages` with the task's tools described in the system message, for chat templates that are given no tools.
+    """Return `messages` with a description of the task's tools in the system message.
+
+    This is for trainers that do not pass the tools to the chat template.
 
     Args:
         prompt: the task, which names its tools.

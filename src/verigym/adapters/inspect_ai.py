@@ -34,7 +34,7 @@ WHAT = "verigym.adapters.inspect_ai"
 EPISODE = "verigym_episode"
 """Key in a sample's store under which `player` saves the played episode."""
 REASONS: Mapping[str, FinishReason] = {"stop": "stop", "max_tokens": "length", "model_length": "context"}
-"""Maps inspect's stop reasons to our finish reasons. Stop reasons that are not listed say nothing about the length."""
+"""Maps inspect's stop reasons to our finish reasons. Other stop reasons are mapped to None."""
 
 
 def scorer(
@@ -42,12 +42,13 @@ def scorer(
 ) -> inspect_ai.scorer.Scorer:
     """Return a scorer for an inspect task: `scorer=scorer("math", columns={"answer": "target"})`.
 
-    The task of a sample is in its metadata. It is either in the field `verigym`, where `task` and `Sources.rows` put it, or in
-    the fields that `columns` maps to the reference. In `columns`, the name `target` stands for the sample's target.
+    A sample's metadata holds its task: either whole in the field `verigym`, where `task` and `Sources.rows` put it, or in the
+    fields that `columns` names. In `columns`, the name `target` stands for the sample's target.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it, or an existing `Scorer`.
-        columns: maps each field of the reference to the name in the sample's metadata, or to `target`.
+        columns: maps each field of the environment's reference (what it grades against) to a field of the metadata or to
+            `target`.
         settings: keyword arguments of `Scorer`.
 
     Raises:
@@ -76,10 +77,10 @@ def player(what: Scorer | Episodes) -> inspect_ai.solver.Solver:
     """Return a solver that plays episodes: it sends the model's texts to the sample's session and shows the model the replies.
 
     The model calls tools in its text, as in training, and a system message explains them; inspect's own tool calls are not
-    used. A task without episodes is over after one text.
+    used. A single-turn task ends after the model's first text.
 
     Args:
-        what: the scorer of the tasks, or an `Episodes` object made from that scorer, to set other limits.
+        what: the scorer of the tasks; or an `Episodes` object made from it, with limits other than the defaults.
 
     Raises:
         UsageError: inspect_ai is not installed.
@@ -126,7 +127,7 @@ def task(
 
     Args:
         what: the data set, environment or mixture, as `open_held_out` accepts it.
-        split: the split to evaluate, as `open_held_out` accepts it.
+        split: the split to evaluate; None for the default of `open_held_out`.
         count: maximum number of rows per source; None for all.
         max_turns: maximum number of model turns, for tasks that are episodes.
         data_dir: folder with the data sets' local files; by default they are read from the Hugging Face hub.

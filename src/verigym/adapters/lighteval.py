@@ -42,8 +42,8 @@ which takes a minute on a busy machine."""
 def over_scored(values: Sequence[float]) -> float:
     """Return the mean of `values` without the NaNs, or NaN if all are NaN.
 
-    The function's name must not contain `mean`, because lighteval would then compute a plain standard error, which NaN spoils,
-    in place of resampling.
+    lighteval estimates the standard error of this aggregate by resampling. If the function's name contained `mean`, lighteval
+    would instead use a plain formula, which gives NaN if any value is NaN. So the name must not contain `mean`.
     """
     scored = [one for one in values if not math.isnan(one)]
     return sum(scored) / len(scored) if scored else math.nan
@@ -117,7 +117,7 @@ def tasks(
     Args:
         what: the data set, environment or mixture, as `open_held_out` accepts it.
         folder: where the rows are written, since lighteval reads data sets only from the hub or from a folder.
-        split: the split to evaluate, as `open_held_out` accepts it.
+        split: the split to evaluate; None for the default of `open_held_out`.
         count: maximum number of rows per source; None for all.
         data_dir: folder with the data sets' local files; by default they are read from the Hugging Face hub.
         options: options of the environment, if `what` is a name.

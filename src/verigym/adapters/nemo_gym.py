@@ -1,4 +1,4 @@
-"""Adapter for NeMo Gym: a resources server with the endpoints `/seed_session`, `/verify` and one for each environment's tools.
+"""Adapter for NeMo Gym: a resources server with the endpoints `/seed_session` and `/verify`, and one endpoint per tool.
 
     # resources_servers/ours/app.py
     from verigym.adapters import nemo_gym
@@ -60,8 +60,9 @@ def server(
         settings: keyword arguments of `Scorer`.
 
     Raises:
-        UsageError: `Scorer` refuses an argument; an environment replies to the model's texts, which NeMo Gym's agents cannot
-            play; a tool has the name of an endpoint; or nemo_gym is not installed.
+        UsageError: `Scorer` refuses an argument; an environment replies to the model's texts, not only to its tool calls,
+            and NeMo Gym's agents cannot play such an episode; a tool has the name of an endpoint; or nemo_gym is not
+            installed.
     """
     base = need("nemo_gym.base_resources_server", WHAT)
     sessions = need("nemo_gym.server_utils", WHAT).SESSION_ID_KEY
@@ -125,7 +126,7 @@ def server(
 
 
 def row_of_gym(sources: Sources, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `row`, a row of `sources`, in NeMo Gym's format: the task, and its prompt and tools as for the Responses API."""
+    """Return `row`, a row of `sources`, in NeMo Gym's format: the task, with prompt and tools in the Responses API's form."""
     _, prompt = sources.task(row[COLUMN])
     asked: dict[str, Any] = {"input": [{"role": one.role, "content": one.content} for one in prompt.messages]}
     tools: Any = prompt.metadata.get(TOOLS) or ()
@@ -141,7 +142,7 @@ def write_rows(sources: Sources, rows: Iterable[Mapping[str, Any]], path: Path |
         sources: the same sources as the server's.
         rows: rows of `sources.rows` or `sources.held_out`.
         path: the JSONL file to write.
-        agent: name of the agent that plays the rows, for `agent_ref`; empty to write none.
+        agent: name of the agent that plays the rows, for the field `agent_ref`; if empty, rows have no such field.
     """
     named = {"agent_ref": {"type": "responses_api_agents", "name": agent}} if agent else {}
     lines = [json.dumps({**row_of_gym(sources, row), **named}) for row in rows]
@@ -150,7 +151,7 @@ def write_rows(sources: Sources, rows: Iterable[Mapping[str, Any]], path: Path |
 
 
 class Endpoints:
-    """The logic behind the server's endpoints. Each NeMo Gym session has at most one open episode.
+    """Implements the server's endpoints. Each NeMo Gym session has at most one open episode.
 
     Args:
         scorer: provides the tasks and grades them.
@@ -159,7 +160,7 @@ class Endpoints:
         call_timeout_s: wall time in seconds that one call may take.
 
     Raises:
-        UsageError: an argument or an environment is one that `server` refuses.
+        UsageError: an argument is invalid, or `server` refuses an environment.
     """
 
     def __init__(self, scorer: Scorer, unscored: Any, max_calls: int, call_timeout_s: float) -> None:
@@ -238,7 +239,10 @@ def _told(verdict: Score) -> dict[str, Any]:
 
 
 def answer_of(response: Any) -> tuple[str, FinishReason | None]:
-    """Return the text of the last message of `response`, a Responses API object, and the reason why it ended."""
+    """Return the last message's text in `response`, a Responses API object, and the reason why the model stopped.
+
+    The text is empty if the response does not end with a message.
+    """
     texts = [
         "".join(part.text for part in item.content if getattr(part, "type", "") == "output_text")
         for item in response.output

@@ -4,10 +4,11 @@
     from verigym.adapters import openenv
     app = openenv.app("suite.yaml", data_dir="data")
 
-A client chooses its task at `reset` by `index` and `split`, by the task itself (`verigym`, the column of a row), or by a
-`seed`. Each `step` sends a text of the model; the observation holds the messages that the model reads next. The last
-observation is `done` and has the reward. If grading failed, `reward` is None and `error` says why: leave out such an episode;
-do not count it as 0. For the opposite direction, `openenv_environment` makes a verigym environment of an OpenEnv server.
+A client chooses its task at `reset` by `index` and `split`, by `verigym` (the whole task, as in the column `verigym` of a row),
+or by a `seed`. Each `step` sends a text of the model; the observation holds the messages that the model reads next. An
+episode's last observation is `done` and has the reward. If grading failed, `reward` is None and `error` says why: leave out
+such an episode; do not count it as 0. For the opposite direction, `openenv_environment` makes a verigym environment of an
+OpenEnv server.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Types(NamedTuple):
     action: type[Any]
     """An action has the field `text`, and `finish_reason` if the model did not end the text itself."""
     observation: type[Any]
-    """An observation has the `messages` that the model reads next; the last one also has `status`, `reason` and `error`."""
+    """An observation has the `messages` that the model reads next; an episode's last observation also has `status`, `reason`
+    and `error`."""
     state: type[Any]
     """`source` and `key` of the task."""
 
@@ -325,7 +327,7 @@ class Rows:
         return cell
 
     def told(self, split: str, index: int) -> dict[str, Any]:
-        """Return the `id`, `index`, `source` and `key` of task number `index` of `split`."""
+        """Return `id`, `index`, `source` (label) and `key` (identifies the content) of task number `index` of `split`."""
         row = self._row(split, index)
         return {"id": f"{split}-{index}", "index": index, "source": row["source"], "key": row["key"]}
 

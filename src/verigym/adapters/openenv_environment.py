@@ -2,8 +2,9 @@
 
     verigym.load("verigym.adapters.openenv_environment:OpenEnvEnvironment", base_url="http://localhost:8000")
 
-A task is the first observation of the server after `reset` with a seed. The reward is the sum of the steps' rewards. These are
-saved in the episode's outcome, so a saved episode can be graded again without the server.
+A task's prompt is the observation that the server returns when it is reset with the task's seed. The reward is the sum of the
+steps' rewards. The steps' rewards are saved in the episode's outcome, so a saved episode can be graded again without the
+server.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ class OpenEnvOptions(Options):
     """Field of the action that takes the model's text. By default the only required field; if several fields are required, the
     model writes the action as a JSON object."""
     observation_field: str = ""
-    """Field of the observation that the model reads: a text, or chat messages. By default it reads the whole observation as
-    JSON."""
+    """Field of the observation that the model reads: a text, or chat messages. By default the model reads the whole
+    observation as JSON."""
     timeout_s: float = Field(default=20.0, gt=0)
     """Seconds that the server may take to answer. Keep it below the timeout of a session (30 s by default, see `Sessions`)."""
     floor: float = Field(default=0.0, allow_inf_nan=False)
     """The lowest sum of an episode's rewards."""
     maximum: float = Field(default=1.0, allow_inf_nan=False)
-    """The highest sum of an episode's rewards. A sum outside the range is a failure of the environment, not of the model."""
+    """The highest sum of an episode's rewards. A sum below `floor` or above `maximum` is a failure of the environment, not of
+    the model."""
 
     @model_validator(mode="after")
     def _ordered(self) -> OpenEnvOptions:
@@ -112,7 +114,7 @@ class OpenEnvEnvironment(BaseEnvironment[OpenEnvTask, OpenEnvOptions]):
         """Begin an episode of `prompt`. The server is reset with the task's own seed, so all samples of a prompt start alike.
 
         Raises:
-            EnvironmentFailure: the server does not answer, or begins another task than the prompt's.
+            EnvironmentFailure: the server does not answer, or its first observation is not the prompt of the task.
         """
         return OpenEnvSession(self.options, prompt, self.reference(prompt))
 

@@ -1,8 +1,8 @@
 """Adapter for OpenRLHF: a function for `--reward.remote_url FILE.py`, and an endpoint for `--reward.remote_url http://...`.
 
 OpenRLHF cannot leave a completion out, so the argument `unscored` says what to report if there is no reward. If the function or
-the endpoint raises an error, OpenRLHF logs it, the completion gets no reward, and its training step fails. This module does not
-import OpenRLHF.
+the endpoint raises an error, OpenRLHF logs the error, the completion gets no reward, and the training step with this completion
+fails. This module does not import OpenRLHF.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ def reward_func(
     """Return the function `reward_func(queries, prompts, labels)` that OpenRLHF calls.
 
     Its result holds the tensors `rewards` and `scores` of shape (N,), and in `extra_logs` two more tensors: `correct` is 1 for
-    a correct completion, and `unscored` is 1 where the reward is only a substitute because grading gave none.
+    a correct completion, and `unscored` is 1 where the reward is only a substitute because grading failed.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it. For rows of `Sources.rows`, start
             OpenRLHF with `--data.input_key prompt --data.label_key verigym`.
         unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
-        columns: maps a field of the reference to `label`; for data sets in which a label holds a reference, not a whole task.
+        columns: for data sets whose labels hold what to grade against, not a whole task: maps a field of the environment's
+            reference to `label`.
         ends: special tokens that are stripped from the end of a completion.
         stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader` and of `open_sources`.
@@ -88,8 +89,9 @@ def app(
 ) -> Any:
     """Return an ASGI application for `uvicorn my_module:app`; it grades the query, prompts and labels posted to any path.
 
-    OpenRLHF sends one completion at a time and reads numbers, so the answer holds numbers for a single item and lists for
-    several. An item without a reward is answered with status 503, an invalid one with 400; OpenRLHF treats both as errors.
+    OpenRLHF sends one completion at a time and expects plain numbers back, so the answer to a single item holds numbers. The
+    answer to several items holds lists. An item without a reward is answered with status 503, an invalid one with 400; OpenRLHF
+    treats both as errors.
 
     Args:
         what: see `reward_func`.

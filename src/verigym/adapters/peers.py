@@ -21,7 +21,7 @@ class Peer:
     tried: str = ""
     """Version of the package that the adapter's tests ran with; empty if the package could not be installed."""
     wire: str = ""
-    """Which part was tested, and why, if the whole package could not be installed or run; else empty."""
+    """If the whole package could not be installed or run: which part of it was tested, and why only this part. Else empty."""
 
 
 PEERS: Mapping[str, Peer] = {

@@ -1,4 +1,4 @@
-"""`Scorer` grades another trainer's completions one at a time; `Always` adds a policy for missing rewards.
+"""`Scorer` grades another trainer's completions one at a time; `Always` adds what to do if a reward is missing.
 
 A reward is missing if grading failed through no fault of the model. Trainers that cannot leave a completion out need `Always`.
 """
@@ -26,8 +26,8 @@ from verigym.envs.grading.reference_columns import PromptLike, ReferenceColumns
 Unscored = Literal["stop", "retry"] | float
 """What to do if a completion has no reward and the trainer cannot leave it out.
 
-`stop` raises an error, which stops the run. `retry` grades the completion again, with growing waits, if that may help, and then
-raises the error. A number is reported in place of the reward."""
+`stop` raises an error, which stops the run. `retry` grades the completion again several times, with growing waits, if the cause
+may be temporary; if all tries fail, it raises the error. A number is reported in place of the reward."""
 
 WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0)
 """Seconds before each further try of `retry`."""
@@ -44,7 +44,8 @@ class Scorer:
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.
-        columns: maps each field of the reference to the row's column that holds it; for rows without a `verigym` column.
+        columns: for rows that do not hold a whole task in the column `verigym`: maps each field of the environment's reference
+            (what it grades against) to the row's column.
         stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader`, such as `workers`, `timeout_s` and `cache`, and of `open_sources`.
 
@@ -142,9 +143,10 @@ class Told:
 
     reward: float
     score: Score
-    """The verdict. Its reward may be withheld from the trainer, if the environment's judge raises exceptions too often."""
+    """The verdict. If the environment's `judge` raises exceptions too often, the verdict's reward is not reported to the
+    trainer."""
     stand_in: bool
-    """Whether `reward` is only a substitute (the number `unscored`) for a reward that is missing or withheld."""
+    """Whether `reward` is only a substitute (the number `unscored`) for a reward that is missing or not reported."""
 
 
 class Always:
@@ -153,7 +155,7 @@ class Always:
     Args:
         scorer: grades the completions.
         unscored: what to do about a missing reward: `stop`, `retry` or a number to report. It has no default, because each
-            choice has its price.
+            choice has a drawback.
 
     Raises:
         UsageError: `unscored` is not `stop`, `retry` or a finite number.
@@ -170,7 +172,7 @@ class Always:
         """Grade `completion` of `task`; return its score and the reward to report, which may be a substitute.
 
         Raises:
-            UnscoredError: there is no reward, and `unscored` is `stop`, or `retry` and the further tries failed, too.
+            UnscoredError: there is no reward, and `unscored` is `stop`, or `unscored` is `retry` and trying again did not help.
         """
         return self.after(self.scorer.score(task, completion), task, completion)
 

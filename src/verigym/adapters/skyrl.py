@@ -32,12 +32,13 @@ def environment(
 ) -> type:
     """Return a subclass of skyrl-gym's `BaseTextEnv`, to be registered with skyrl-gym.
 
-    It plays several turns if a source has tools or turns.
+    The tasks of sources with tools, or with episodes of several turns, are played in several turns.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.
         unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
-        columns: maps each field of the reference to the row's column that holds it; for rows that `rows` has not made.
+        columns: for rows that were not made by `rows`: maps each field of the environment's reference (what it grades against)
+            to the row's column.
         max_turns: maximum number of model turns in an episode; by default SkyRL's `generator.max_turns`.
         turn_timeout_s: wall time in seconds that a session may take to answer one turn.
         stop_after: raise an error after this many consecutive completions without a reward; None for never.
@@ -85,7 +86,7 @@ def environment(
             return theirs.BaseTextEnvStepOutput(observations=[], reward=told.reward, done=True, metadata=metadata)
 
         def get_metrics(self) -> dict[str, float]:
-            """Return `unscored` (1.0 if the reward is only a substitute) and `turns` of the finished episode; else empty."""
+            """Return `unscored` (1.0 if the reward is only a substitute) and `turns`; empty if no episode has ended yet."""
             return dict(self._metrics)
 
         def close(self) -> None:

@@ -1,7 +1,7 @@
-"""`Sources`: environments by label, and data set rows that carry their own tasks, for use in another trainer.
+"""`Sources`: environments by label, and data set rows that each hold a whole task, for use in another trainer.
 
-A row holds its whole task in the column `verigym`. Whatever a trainer does with the other columns, the environment grades the
-task that the model was given. A single data set can mix tasks of several environments.
+A row holds its whole task in the column `verigym`, and only this column is used for grading. So the task that is graded is
+right even if the trainer changes other columns. A single data set can mix tasks of several environments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ COLUMN = "verigym"
 BATCH = 64
 """Rows within which each source has its share."""
 NO_SPLIT = "(none)"
-"""Stands for the training split of a source that is only evaluated, so that any real split can be the held-out split."""
+"""Name that replaces the training split of a source that is only evaluated. It equals no real split, so the held-out split can
+be any split."""
 NO_TASKS = "an environment that writes no tasks of its own"
 NO_FILES = "an environment, which reads no files"
 
@@ -43,8 +44,8 @@ class Sources:
 
     Args:
         environments: the environments by label.
-        made: the sources that have tasks of their own, in order. Empty if the trainer's own rows hold the tasks, with the
-            fields of the references in columns.
+        made: the sources that provide tasks, from a data set or by generating them, in order. Empty if the tasks come from
+            rows of the trainer's own, whose columns hold the fields of the references.
         seed: determines the order of the rows.
     """
 
@@ -57,7 +58,7 @@ class Sources:
 
     @property
     def makes_rows(self) -> bool:
-        """True if the sources have tasks of their own, from a data set or from an environment that generates them."""
+        """True if the sources provide tasks, from a data set or from an environment that generates them."""
         return bool(self._made)
 
     def rows(self, count: int) -> Iterator[dict[str, Any]]:
@@ -67,7 +68,7 @@ class Sources:
         text).
 
         Raises:
-            UsageError: the environment has no tasks of its own, or a row of a data set cannot be used.
+            UsageError: the environment cannot generate tasks, or a row of a data set cannot be used.
         """
         if not self._made:
             raise UsageError(
@@ -89,7 +90,7 @@ class Sources:
         """Return the first training task of the source `label`.
 
         Raises:
-            UsageError: the source has no tasks of its own.
+            UsageError: the source is an environment that cannot generate tasks.
         """
         for source in self._made:
             if source.label == label:
@@ -147,8 +148,10 @@ def open_sources(
     Args:
         what: an environment, its name or `module:Class`; the name or YAML file of a data set; the name or file of a suite; the
             file of a training run; or a mapping with the key `sources`, as in such a file.
-        split: the split to train on if `what` is an environment or a data set; by default `train`. A mixture sets its own.
-        eval_split: the held-out split if `what` is an environment or a data set; none by default. A mixture sets its own.
+        split: the split to train on if `what` is an environment or a data set; by default `train`. A mixture
+            sets the split of each source itself.
+        eval_split: the held-out split if `what` is an environment or a data set; none by default. A mixture
+            sets the split of each source itself.
         eval_count: maximum number of held-out rows per source; by default 0.
         data_dir: folder with the data sets' local files; by default they are read from the Hugging Face hub.
         seed: determines the order of the rows; by default 0.

@@ -1,8 +1,8 @@
 """Adapter for TRL: a reward function for mixtures, and environments with tools for TRL's `environment_factory`.
 
-A missing reward is reported as None. If all rewards of a completion are None, TRL leaves the completion out of its group's mean
-and standard deviation and gives it the advantage 0. So use no second reward function: if it gave a number, for example a length
-penalty, TRL would train on the completion again. Compose environments instead.
+A missing reward is reported as None. If all reward functions return None for a completion, TRL leaves the completion out of its
+group's mean and standard deviation and gives it the advantage 0. So use no second reward function: if that function gave a
+number, for example a length penalty, TRL would train on the completion after all. Compose environments instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from verigym.envs.grading.reward_function import begun, mean_parts, with_tokens
 from verigym.envs.tools.environment import ToolSession
 
 FAILED = "Error: no result."
-"""The tool result that the model reads if a tool failed on our side. Such an episode gets no reward, whatever follows."""
+"""The tool result that the model reads if a tool failed through no fault of the model. The episode then gets no reward."""
 NO_COLUMNS = ("trainer_state", "log_extra")
 """What TRL passes beside the data set's columns."""
 
@@ -47,12 +47,12 @@ def reward_function(
 
     Args:
         what: an environment, a data set, a suite or a mixture, as `open_sources` accepts it.
-        columns: maps each field of the reference to the row's column that holds it; for rows without a `verigym` column. See
-            `verigym.reward_function`.
+        columns: for rows that do not hold a whole task in the column `verigym`: maps each field of the environment's reference
+            (what it grades against) to the row's column. See `verigym.reward_function`.
         name: the name under which the trainer logs the function; by default the sources' labels.
         stop_after: raise an error after this many consecutive completions without a reward; None for never.
-        turn_timeout_s: wall time in seconds that one tool call may take. TRL's `max_tool_calling_iterations` limits their
-            number.
+        turn_timeout_s: wall time in seconds that one tool call may take. TRL's `max_tool_calling_iterations` limits the
+            number of calls.
         settings: keyword arguments of `Grader` and of `open_sources`.
 
     Raises:
@@ -83,7 +83,7 @@ class RewardFunction:
         log_metric: Callable[[str, float], object] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """Return a reward for each completion; None, never 0, where our side failed or the row cannot be used.
+        """Return a reward for each completion; None, never 0, if grading failed or the row cannot be used.
 
         Args:
             prompts: texts or lists of chat messages.
@@ -95,8 +95,8 @@ class RewardFunction:
             columns: the columns of the data set, with one value for each prompt.
 
         Raises:
-            UsageError: a column is missing, `stop_after` consecutive completions have got no reward, or a source has tools and
-                was not played with them.
+            UsageError: a column is missing, `stop_after` consecutive completions have got no reward, or a source has tools
+                but TRL did not play its tasks with `environments`.
             ValueError: lists differ in length.
         """
         given = {name: values for name, values in columns.items() if name not in NO_COLUMNS}
@@ -142,7 +142,7 @@ class RewardFunction:
         """Return the argument of `GRPOTrainer(environment_factory=...)`: a class for each source, by label.
 
         Raises:
-            UsageError: no source has tools, a source has episodes without tools, or it has no tasks of its own.
+            UsageError: no source has tools, or a source has episodes without tools, or a source provides no tasks.
         """
         playing = self._episodes.playing
         if not playing:

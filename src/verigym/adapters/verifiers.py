@@ -5,8 +5,9 @@
     MyTaskset, MyEnv = verifiers.plugin("suite.yaml", data_dir="data")
     __all__ = ["MyTaskset", "MyEnv"]
 
-If a completion has no reward, scoring raises an error: the trace is then not `ok`, and prime-rl counts it and trains on the
-other traces. For the opposite direction, `verifiers_environment` makes a verigym environment of a taskset of verifiers.
+If a completion gets no reward because its grading failed, scoring raises an error. The trace (verifiers' record of one rollout)
+is then not `ok`: prime-rl counts it, and trains on the other traces. For the opposite direction, `verifiers_environment` makes
+a verigym environment of a taskset of verifiers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ VERDICT = "verigym"
 SCORER_SETTINGS = (*GRADER_SETTINGS, "stop_after")
 """Names of the settings that go to `Scorer` when it is given open sources; all other settings are environment options."""
 STOPS: Mapping[str, FinishReason] = {"max_turns": "turns", "max_output_tokens": "length"}
-"""Maps the limits of verifiers to our finish reasons; every other limit means that the context is full."""
+"""Maps the library's stop conditions to our finish reasons; any other stop condition means that the context is full."""
 
 
 class NoReward(RuntimeError):
@@ -52,8 +53,8 @@ def plugin(
 ) -> tuple[type[Any], type[Any]]:
     """Return a Taskset class and an Env class of verifiers, for a module to export in its `__all__`.
 
-    The Env has one agent, called `agent`. By default this is verifiers' plain chat (`null`) in a local process, because the
-    tasks are answered in text. For tasks with tools or turns, the chat talks to sessions in verigym's worker processes.
+    The Env has one agent, called `agent`. Since tasks are answered in text, this agent is by default verifiers' plain chat
+    (`null`), in a local process. For tasks with tools or turns, the chat talks to sessions in verigym's worker processes.
 
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it; with `evaluate`, as `open_held_out`

@@ -43,8 +43,8 @@ class VerifiersOptions(Options):
     floor: float = Field(default=0.0, allow_inf_nan=False)
     """The lowest sum of the weighted rewards."""
     maximum: float = Field(default=1.0, allow_inf_nan=False)
-    """The highest sum of the weighted rewards. verifiers does not declare it. A sum outside the range is a failure of the
-    environment, not of the model."""
+    """The highest sum of the weighted rewards, which verifiers itself does not declare. A sum below `floor` or above `maximum`
+    is a failure of the environment, not of the model."""
 
     @model_validator(mode="after")
     def _ordered(self) -> VerifiersOptions:
@@ -64,8 +64,8 @@ class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
     """Environment that takes its tasks from a taskset of verifiers, and grades with the rewards and judges of the taskset.
 
     Raises:
-        UsageError: verifiers or the taskset is not installed; its tasks need a sandbox, tools or an Env of their own, which are
-            not available when a single text is graded; or the taskset refuses a setting.
+        UsageError: verifiers or the taskset is not installed; the taskset's tasks need a sandbox, tools or a special Env, which
+            are not available when a single text is graded; or the taskset refuses a setting.
     """
 
     name = "verifiers"

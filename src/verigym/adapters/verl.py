@@ -41,9 +41,9 @@ def compute_score(
     Args:
         what: the environment, data set, suite or mixture, as `open_sources` accepts it.
         unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
-        columns: maps each field of the reference to the field of the row that holds it, for rows that `rows` has not made:
-            `ground_truth`, `data_source`, or a field of `extra_info`.
-        question: field of `extra_info` that holds the prompt, for rows that `rows` has not made.
+        columns: for rows that were not made by `rows`: maps each field of the environment's reference (what it grades against)
+            to `ground_truth`, `data_source`, or a field of `extra_info`.
+        question: field of `extra_info` that holds the prompt, for rows that were not made by `rows`.
         stop_after: raise an error after this many consecutive completions without a reward; None for never.
         settings: keyword arguments of `Grader` and of `open_sources`.
 
@@ -108,7 +108,8 @@ def agent_loop(
     verl calls no reward manager. Tokens that the model reads but did not write are masked from the loss.
 
     Args:
-        what: the environment, data set, suite or mixture, as `open_sources` accepts it; sources of one turn are played, too.
+        what: the environment, data set, suite or mixture, as `open_sources` accepts it. Single-turn tasks are played as
+            episodes of one turn.
         unscored: what to do about a missing reward: `stop`, `retry` or a number to report in its place.
         max_turns: maximum number of model turns in an episode.
         turn_timeout_s: wall time in seconds that a session may take to answer one turn.

@@ -22,7 +22,7 @@ DEFAULT_LEVEL_COLUMN, DEFAULT_POLICY_COLUMN = "level", "policy"
 class CaseColumns(BaseModel):
     """Names of the input columns that hold the parts of a case, such as its gold and its answer.
 
-    If there is no column of a dotted name such as `a.b`, the name is read as a path into nested values.
+    A name with dots, such as `a.b`, is read as a path into nested values, unless the input has a column of exactly this name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,7 +52,7 @@ class CaseColumns(BaseModel):
             source: name of the input, for the message.
 
         Raises:
-            UsageError: a column exists nowhere; the message suggests the nearest name.
+            UsageError: a column is neither in `names` nor in any row of `sample`; the message suggests the nearest name.
         """
         for column in self.used():
             if column not in names and all(find(row, column) is MISSING for row in sample):
@@ -79,7 +79,8 @@ class Case:
     answer: str
     """As it stands in the file; what a callable gets."""
     completion: str
-    """Text for graders that read completions: at level `answer`, the answer in a box; else as it stands in the file."""
+    """Text for graders that read completions: at level `answer`, the answer in a box (see `boxed`); at other levels, the file's
+    text."""
     expected: bool
     level: Level
     policy: bool
@@ -105,7 +106,7 @@ def boxed(text: str) -> str:
 
 
 def make_case(row: InputRow, columns: CaseColumns) -> Case | BadRow:
-    """Return the case that `row` holds, or a BadRow that names the field if `row` does not fit."""
+    """Return the case that `row` holds; if a field is missing or invalid, a BadRow that names the field."""
     try:
         level = _level(row.data, columns)
         answer = _text(row.data, columns.answer)

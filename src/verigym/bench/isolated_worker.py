@@ -1,9 +1,10 @@
 r"""Program of the process that runs another grader: `python -m verigym.bench.isolated_worker TARGET MEMORY_MB`.
 
 `isolated.py` starts this process, and kills it when it takes too long. TARGET is `module:function`, or `math-verify`, which
-hands the model's text to `parse_expr`. In both directions, a frame is a length of four bytes followed by JSON. The process
-first sends `{"ready": version}` or `{"failed": why}`. It then answers each request `{"number": n, "golds": [...], "answer":
-text, "completion": text}` with `{"number": n, "kind": ..., "reason": ..., "seconds": ...}`.
+hands the model's text to `parse_expr`. A message in either direction is a frame: four bytes with the length of the JSON
+text (big-endian), then the text. The process first sends `{"ready": version}` or `{"failed": why}`. It then answers each
+request `{"number": n, "golds": [...], "answer": text, "completion": text}` with `{"number": n, "kind": ..., "reason": ...,
+"seconds": ...}`.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _read(fd: int, size: int) -> bytes | None:
 def main() -> None:
     """Serve requests on the original stdin and stdout.
 
-    Prints of the grader are redirected, so that they cannot pass for a reply.
+    What the grader itself prints is discarded, so that it cannot be mistaken for a reply.
     """
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)

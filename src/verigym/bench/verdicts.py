@@ -100,6 +100,6 @@ class Tally:
 def percentile(ordered: Sequence[float], share: float) -> float | None:
     """Return the percentile at `share` (0 to 1) of the sorted values `ordered`; None if there are no values.
 
-    This is the smallest of the values that is at least as large as a fraction `share` of all values.
+    This is the smallest of the values `v` such that at least the fraction `share` of all values is at most `v`.
     """
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None

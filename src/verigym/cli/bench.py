@@ -53,9 +53,9 @@ def math(
 ) -> Result:
     r"""Compare verigym's math grader with others on a labelled file: false negatives, false positives and time.
 
-    An `answer` is graded as \boxed{answer}, a `completion` as it stands. A `completion_unboxed` is graded with extract=last and
-    counted in a separate table. Math-Verify runs in a process of its own. Exit code: 0 all graded, 1 bad rows or cases on
-    which verigym's grader failed, 2 a mistake in the call.
+    The level of a row says what its answer column holds. An `answer` is graded as \boxed{answer}, a `completion` as it stands.
+    A `completion_unboxed` is graded with extract=last and counted in a separate table. Math-Verify runs in a process of its
+    own. Exit code: 0 all graded, 1 bad rows or cases on which verigym's grader failed, 2 a mistake in the call.
     """
     from verigym.bench.cases import CaseColumns
     from verigym.bench.job import BenchJob, described, run

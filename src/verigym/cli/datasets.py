@@ -230,9 +230,9 @@ def validate(
 ) -> Result:
     """Check that every row's own gold scores the maximum; show the rows where it does not, and golds that cannot be read.
 
-    If there are more than ten such rows, they are shown by cause, and a file lists their numbers. Golds that are whole texts
-    are reported together in one remark. With --data-dir and without --limit, the command also counts the prompts that occur
-    both in a training split and in an evaluation split; --against compares with another data set.
+    If there are more than ten such rows, they are shown by cause, and a file lists their numbers. Golds that are whole texts,
+    where short answers are expected, are reported together in one remark. With --data-dir and without --limit, the command also
+    counts the prompts that occur both in a training split and in an evaluation split; --against compares with another data set.
     """
     from verigym.cli.common.values import pairs
     from verigym.datasets_cfg import load

@@ -68,7 +68,7 @@ def check(
     tokenizer: Annotated[str | None, typer.Option(help="Count tokens with this one; characters / 4 by default.")] = None,
     as_json: Json = False,
 ) -> Result:
-    """Check that every part of a suite exists and fits, and measure its cost: tasks, tokens of a prompt, time of a verdict."""
+    """Check that all parts of a suite can be loaded and used, and measure the cost: tasks, prompt tokens, time of a verdict."""
     from rich.table import Table
     from rich.text import Text  # text is shown as it is: a source may be called [bold]
 

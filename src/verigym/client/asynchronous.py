@@ -83,7 +83,7 @@ class AsyncClient:
 
         Args:
             items: the items, made by `item`.
-            size: maximum number of items per request; long items make it fewer.
+            size: maximum number of items per request; a request with long items holds fewer.
 
         Raises:
             ServiceError: the service refuses a request.

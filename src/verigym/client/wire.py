@@ -192,7 +192,7 @@ class BatchRun:
         """Return the answer in `line`, with the item's position in the whole batch; None if the item already had an answer.
 
         Raises:
-            ValidationError, IndexError: the service has another version.
+            ValidationError, IndexError: `line` is no valid answer, because the service has another version.
         """
         answer = decode(line, BatchAnswer)
         place = self._sent[answer.index]

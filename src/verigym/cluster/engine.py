@@ -1,8 +1,9 @@
 """`ClusterEngine`: the engine of a `Grader` with worker processes on the nodes of a cluster.
 
-The queue, shared results, the cache and the counters are on the driver, as without a cluster. The driver has one thread per
-node. It hands the node a bounded number of tasks at a time and takes verdicts back. When a node is lost, its unanswered tasks
-are queued again under new numbers. A late answer has an old number and is ignored, so each verdict counts once.
+The queue, the results that equal items share, the cache and the counters are on the driver, as without a cluster. The driver
+has one thread per node. The thread hands the node a limited number of tasks at a time and receives the verdicts. When a node is
+lost, its unanswered tasks are queued again under new numbers. A late answer has an old number and is ignored, so each verdict
+counts once.
 """
 
 from __future__ import annotations
@@ -34,18 +35,20 @@ IN_FLIGHT = 512
 BATCH = 256
 """Tasks that are handed over at once."""
 WAIT_S = 0.1
-"""Maximum time in seconds that a node waits for new results before it answers an exchange."""
+"""Maximum time in seconds that a node waits for new results before it answers a call of `Node.exchange`."""
 LOOK_S = 0.5
 """Time between two looks at which nodes there are."""
 NO_NODE_S = 60.0
-"""Default time in seconds that no node may suit an environment before the environment's items are refused."""
+"""Default of `no_node_s`: after so many seconds without a node that can grade an environment, the environment's items are
+refused."""
 AGAIN_S = 5.0
 """Seconds after which a new host (the process that grades on a node) is started on a node that is alive but lost its host."""
 AFTER_LOSSES = (64, 8, 1)
-"""How many jobs are tried again together after they were lost with one, two or three nodes, in order to isolate a job that
-kills nodes."""
+"""How many lost jobs are tried again together on a node: the three numbers are for jobs that were lost with one, two and three
+nodes. The groups become smaller in order to isolate a job that kills nodes."""
 MOST_LOSSES = len(AFTER_LOSSES) + 1
-"""A job that was lost with this many nodes is given up. The last time it was the only job on its node, so it is the cause."""
+"""A job that was lost with this many nodes is given up. When the last of them was lost, the job was alone on it, so the job is
+the cause."""
 
 
 @dataclass
@@ -99,7 +102,7 @@ class ClusterEngine(Engine):
         limits: limits on one item and on a worker's start; they apply on the nodes.
         concurrency: maximum number of items graded at a time in the whole cluster, by environment.
         cache: score cache, kept on the driver.
-        no_node_s: seconds without a suitable node for an environment after which the environment's items are refused.
+        no_node_s: if no node can grade an environment for this many seconds, the environment's items are refused.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class ClusterEngine(Engine):
         return max(2, len(self._states)) * 2 * IN_FLIGHT
 
     def figures(self) -> list[NodeFigures]:
-        """Return the figures of each node, in the order in which the nodes joined."""
+        """Return each node's state and number of graded items, with the rate, in the order in which the nodes joined."""
         now = time.monotonic()
         return [
             NodeFigures(
@@ -154,7 +157,7 @@ class ClusterEngine(Engine):
         """Join the cluster and wait until the first node is ready.
 
         Raises:
-            UsageError: no node was ready in time, or no node may grade one of the environments.
+            UsageError: no node was ready in time, or there is an environment that no node may grade.
         """
         with self._lock:
             self._staff()

@@ -119,8 +119,8 @@ class NodeHost:
     def exchange(self, tasks: Sequence[Task], wait_s: float) -> Reply:
         """Accept `tasks` and return the finished results; see `Node.exchange`.
 
-        The call lasts `wait_s` seconds, or less if the workers are about to run out of tasks. It waits because one exchange can
-        cost more than many verdicts, so exchanges should be few.
+        The call collects results for `wait_s` seconds, or less if the workers are about to run out of tasks. It does not return
+        at the first result, because one exchange can cost more time than many verdicts: few exchanges are better.
         """
         for task in tasks:
             self._begin(task)

@@ -33,7 +33,8 @@ KEPT_PROMPTS = 4096
 PackedTask = tuple[int, bytes, list[tuple[str, Completion | None]], bool]
 """A `Task` in the form that Ray sends: number, packed prompt, completions, and whether these are judged together."""
 OURS = ("sandbox", "lean")
-"""Ray resources that say what a node can grade, beside Ray's own GPU. Example: `ray start --resources '{"sandbox": 1}'`."""
+"""Names of Ray resources that say what a node can grade, in addition to Ray's own resource `GPU`. Example: `ray start
+--resources '{"sandbox": 1}'`."""
 
 
 def open_engine(

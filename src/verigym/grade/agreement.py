@@ -1,4 +1,4 @@
-"""`Agreement`: how often verdicts agree with the labels of the input. `Disagreements`: the file of those that disagree."""
+"""`Agreement`: how often verdicts agree with the input's labels. `Disagreements`: the file of completions where they differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verigym.grade.lines import json_line
 from verigym.grade.out_file import remove
 
 NAMED = 1000
-"""Maximum number of disagreements that the summary lists by place; the file of disagreements has all."""
+"""Maximum number of disagreements whose places in the input the summary lists; the file of disagreements has all."""
 PLACE_FIELDS = ("row", "line", "sample_index", "column", "group", "gold", "label")
 
 

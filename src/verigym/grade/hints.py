@@ -18,7 +18,7 @@ from verigym.grade.trials import Trial, best, try_options
 SHOWN = 3
 TEXT_END = 80
 FEW_UNREAD = 3
-"""Minimum number of scored completions for a hint that in most completions no answer was found."""
+"""The hint that no answer was found in most completions is given only if at least this many completions were scored."""
 FEW_EQUAL = 8
 """With fewer scored completions, equal rewards are no wonder."""
 

@@ -86,7 +86,8 @@ class Outcome:
     chosen_options: Mapping[str, Any]
     """Environment options that the user did not give and that were chosen to fit the form of the samples."""
     other_versions: str
-    """How the package versions that made earlier lines differ from the present versions; empty if they do not differ."""
+    """Differences between the package versions with which earlier lines were made and the present versions; empty if there are
+    none."""
     joined: Joined | None
     hints: tuple[Hint, ...]
     nodes: tuple[Any, ...] = ()
@@ -172,8 +173,8 @@ def run(job: GradeJob) -> Outcome:
 def with_references(columns: Columns, environment: Environment) -> Columns:
     """Add to `columns` the column of each field of the environment's reference, and return the result.
 
-    A field that `columns` does not mention is read from the column of the same name. If the field has a default value, it is
-    read only in rows that have a value for it, and never from a column of prompts, completions or groups.
+    A field that `columns` does not mention is read from the column of the same name, except that a field with a default value
+    is not read from the column of prompts, completions or groups. A field with a default value may be missing in a row.
 
     Raises:
         UsageError: `columns` names a field that the environment's reference does not have.

@@ -1,4 +1,4 @@
-"""Contents of the record beside a score file: the settings and versions that its lines depend on. Also compares two records."""
+"""Makes and compares the records that are kept beside score files: the settings and versions that the scores depend on."""
 
 from __future__ import annotations
 

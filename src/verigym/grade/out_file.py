@@ -2,8 +2,8 @@
 
 Lines are appended whole and in order, so after a kill the file is a prefix of the final file, plus perhaps a partial line. The
 file `OUT.meta.json` beside it, the sidecar, records the settings. Its list `runs` has the command and the versions of each run,
-with the first line that the run wrote. When a run is resumed, the input is read again, and each line of the output is compared
-with its item of the input. Lines without a verdict are graded again and replaced (see `retries`).
+with the number of the first line that the run wrote. When a run is resumed, the input is read again, and each line of the
+output is compared with its item of the input. Lines without a verdict are graded again and replaced (see `retries`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class OutFile:
         self.retried = 0
         """Lines of earlier runs that this one has replaced."""
         self.other_versions = ""
-        """How the package versions that made earlier lines differ from the present versions; empty if they do not differ."""
+        """Differences between the package versions with which earlier lines were made and the present versions; empty if there
+        are none."""
         self._settings = settings
         self._run: Mapping[str, Any] | None = run
         self._runs: list[dict[str, Any]] = []

@@ -21,7 +21,8 @@ MAX_CHARS = 100_000
 class HashSample(Generic[T]):
     """A reproducible random sample of at most `most` of the values offered: those whose positions have the smallest hashes.
 
-    Every n-th value would be a biased sample, because columns and samples come in a fixed order.
+    Taking every n-th value instead would be biased, because values come in a repeating order: each row has the same columns and
+    samples.
     """
 
     def __init__(self, most: int = KEPT) -> None:

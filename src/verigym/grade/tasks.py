@@ -50,7 +50,7 @@ class DataJob(BaseModel):
     def field(self) -> str:
         """The field of the data set that holds the tasks' ids.
 
-        It is empty if the field is `task_id` or has the same name as the samples' column.
+        Empty if none was named: then the field is `task_id`, or has the same name as the samples' column.
         """
         return self.id_column.partition("=")[2]
 
@@ -110,7 +110,7 @@ class Tasks:
     """The prompts of a data set, which are found by the ids of its rows.
 
     Raises:
-        UsageError: the data set cannot be read, a row has no such id, or two rows have the same.
+        UsageError: the data set cannot be read, a row has no id, or two rows have the same id.
     """
 
     def __init__(self, job: DataJob, environment: str | None, options: Mapping[str, Any]) -> None:
@@ -185,9 +185,10 @@ def completion_columns(job: DataJob | None) -> tuple[str, ...]:
 
 
 def reading_options(job: DataJob, environment: str | None, column: str, texts: Iterable[str]) -> dict[str, Any]:
-    """Return the environment options for a standard file of generated programs; an empty dictionary for any other file.
+    """Return the environment options for a file of generated programs in the format of HumanEval or EvalPlus.
 
-    In such files the texts are bare programs, and a column `completion` holds only the text that follows the task's code.
+    In such a file the texts are programs without code fences, and a column `completion` holds only the text that follows the
+    task's code. For any other file, return an empty dictionary.
 
     Args:
         job: the data set.

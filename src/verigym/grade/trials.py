@@ -1,4 +1,4 @@
-"""Grades a few texts again with other options for where the answer is looked for, to find an option that finds answers."""
+"""Grades a few texts again with other environment options that say where to look for the answer, to find options that work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.grading import Grader
 
 PLACES = ("extract", "answer_in", "program")
-"""Environment options that say where in the text the answer is looked for; their values are names from a list."""
+"""Environment options that say where to look for the answer in the text; the value of each is one of a fixed list of names."""
 PREFIX = "continue_prefix"
 TEXTS = 24
 TRIAL_S = 10.0
@@ -24,7 +24,7 @@ ALL_TRIALS_S = 30.0
 """Total wall time in seconds for all trials; results then cover only the texts that were graded by that time."""
 NEARLY = 0.9
 """A trial counts as nearly as good as the best trial if it reaches this share of the best count. Among nearly equal trials, the
-option that the environment trusts most is proposed."""
+trial that was made first is proposed; values of an option are tried from the most to the least reliable."""
 _READ = {Status.CORRECT, Status.PARTIAL, Status.INCORRECT}
 
 
@@ -49,9 +49,9 @@ def try_options(
     pairs: Sequence[tuple[Prompt, Completion]],
     workers: int | None,
 ) -> list[Trial]:
-    """Grade a few texts again with other options for where the answer is looked for; return one result per option.
+    """Grade a few texts again with other options that say where to look for the answer; return one result per option.
 
-    The option that the environment trusts most comes first.
+    The values of an option are tried in the order in which its type lists them, the most reliable first.
 
     Args:
         environment: the environment whose results are suspicious.
@@ -81,7 +81,7 @@ def try_options(
 
 
 def alternatives(environment: Environment) -> Iterator[dict[str, Any]]:
-    """Yield changes to the environment's options that make it look for the answer in another place."""
+    """Yield changes to the environment's options that make the environment look for the answer in another place."""
     options = getattr(environment, "options", None)
     if not isinstance(options, BaseModel):
         return

@@ -8,7 +8,7 @@ from verigym.pages.markdown import field_table
 
 
 def blocks() -> tuple[str, ...]:
-    """Return two tables: the options about matters of taste, and all other options."""
+    """Return two tables: the options about conventions (where graders may reasonably differ), and all other options."""
     policies = list(Policy.model_fields)
     others = [name for name in MathOptions.model_fields if name not in policies]
     return (

@@ -1,8 +1,8 @@
 """Where every setting of a preset comes from, for docs/presets.md.
 
 The first word of an entry says how reliable the entry is. `read`: we read it in a public copy of the paper or of its authors'
-code. `quoted`: public code or documentation, such as TRL's paper index, attributes it to that paper and section. `remembered`:
-not looked up. `ours`: the paper does not give it; the entry says why we chose it.
+code. `quoted`: public code or documentation, such as TRL's paper index, attributes the setting to that paper and section.
+`remembered`: not looked up. `ours`: the paper does not give the setting; the entry says why we chose it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from verigym.trainer.pipelines.plan import PipelineFields
 from verigym.trainer.pipelines.stage_kinds import KINDS
 
 SET_BY_PIPELINE = "| `output` |"
-"""Start of the table row for the field `output` of a stage. It is left out, because the pipeline itself chooses the folder."""
+"""Start of the table row for the field `output` of a stage. This row is left out, because the pipeline
+itself chooses the folder."""
 
 
 def blocks() -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 from verigym.report.record import STATUSES, number
 
 PHASES = ("generate_s", "grade_wait_s", "update_s", "sync_s", "evaluate_s", "checkpoint_s", "step_s")
-"""Metrics with times of a step, in seconds. The metric `generate_grade_s` covers the first two; `step_s` is the time of the
-step itself."""
+"""Metrics with the times of a step's phases, in seconds. Another metric, `generate_grade_s`, is the time of the phases
+`generate_s` and `grade_wait_s` together. `step_s` is the time of the step itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,10 @@ PANELS = (
 
 @dataclass(slots=True)
 class Columns:
-    """The rows of one kind in a run's log, arranged by columns: the steps, and for each metric its values at these steps."""
+    """The rows of one kind (`train` or `eval`) in a run's log, arranged by columns.
+
+    The columns are the steps, and for each metric its values at these steps.
+    """
 
     steps: list[int] = field(default_factory=list)
     values: dict[str, list[float | None]] = field(default_factory=dict)
@@ -83,7 +86,7 @@ class Columns:
 
 
 def curves(place: int, rows: Sequence[Mapping[str, Any]], components: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return a run's curves for the page: the columns by kind, and the lines of each diagram.
+    """Return a run's curves for the page: the columns by kind of row (`train` or `eval`), and the lines of each diagram.
 
     Args:
         place: the run's number among the report's inputs.

@@ -151,10 +151,11 @@ def share(prompts: Iterable[PromptTally], key: str) -> dict[str, Any]:
 
 
 def step_statuses(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return how many completions of a run's steps had each status, from the run's metrics; empty if these have no statuses.
+    """Return how many completions of a run's steps had each status, from the run's metrics.
 
-    Logs of earlier versions of verigym have no rates by status. Their `no_answer` also counts texts that were cut off or hit a
-    limit.
+    Logs of earlier versions of verigym have no rates by status. For these, the counts are computed from `accuracy`,
+    `unscored` and `no_answer`, which in these logs includes texts that were cut off or hit a limit. Empty if the metrics count
+    no completions.
     """
     counts: defaultdict[str, float] = defaultdict(float)
     for row in rows:

@@ -181,7 +181,7 @@ def difficulty(*places: Any, column: str | None = None) -> str:
 
     Args:
         places: dictionaries to search, in order.
-        column: the key to look for; None for the usual ones.
+        column: the key to look for; None for `difficulty` or `level`.
     """
     for place in places:
         for name in (column,) if column else DIFFICULTY:

@@ -1,7 +1,7 @@
 """`verigym init`: writes a new environment to start from, as an installable package, or as one file with a training run.
 
-The templates are in `templates/`. Files in `all/` are part of every package; each other folder belongs to the kind of its name.
-In a template, a word such as `$package` stands for a value that is filled in.
+The templates are in `templates/`. Files in `all/` are part of every package; each other folder is for the kind of package that
+it is named after. In a template, a word such as `$package` stands for a value that is filled in.
 """
 
 from __future__ import annotations
@@ -124,14 +124,14 @@ def make_package(name: str, kind: Kind, folder: Path | None = None) -> tuple[Nam
         name: the name of the package or file, see `names_of`.
         kind: `single` for one turn, `tools` for a model that calls tools, `game` for episodes with a state; `file` for one file
             with one turn, a pipeline that trains on it, and a script for TRL.
-        folder: where to write; by default a folder with the environment's name in the current folder. It must not exist or be
-            empty.
+        folder: where to write; by default a folder with the environment's name in the current folder. For a package,
+            the folder must be new or empty; for a single file, it must not hold files of the same names.
 
     Returns:
         The names, the folder, and the files that were written, in order.
 
     Raises:
-        UsageError: the name cannot be used, or the folder is not empty or cannot be written.
+        UsageError: the name cannot be used, or the folder cannot be used or written.
     """
     names = names_of(name)
     folder = Path(names.distribution) if folder is None else folder

@@ -54,7 +54,7 @@ class Costs(BaseModel):
     tokens_most: int
     """`max_new_tokens`."""
     rows: int
-    """Completions that one server or engine decodes at a time (`generation_rows`)."""
+    """Number of completions that one server or engine decodes at a time (`generation_rows`)."""
     decode_s: float
     """Fixed cost of a decoding step in seconds, which does not depend on the number of rows in it."""
     token_s: float

@@ -58,7 +58,7 @@ class Service:
         environments: the environments by name.
         tokens: the accepted tokens; none if the service listens on loopback only.
         limits: limits on requests.
-        workers: number of grading processes, and of further processes for sessions.
+        workers: number of grading processes; the same number of further processes is started for sessions.
         cluster: the cluster to grade on, see `Grader`; sessions stay on this machine.
         timeout_s: wall time in seconds that one item, or one turn, may take.
         cache: file in which verdicts are cached; None for no cache.

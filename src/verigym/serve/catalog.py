@@ -75,7 +75,7 @@ class Catalog:
             place: the request's position in its batch, for the message.
 
         Raises:
-            Problem: the environment is not served, or the request asks it for a generated task and it generates none.
+            Problem: the environment is not served, or the request asks for a generated task and the environment generates none.
         """
         environment = self.environments.get(self.name(request.environment))
         if environment is None:

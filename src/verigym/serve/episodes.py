@@ -69,11 +69,11 @@ class Episodes:
     """The open episodes of the service.
 
     Args:
-        sessions: runs the episodes' sessions.
-        catalog: makes their prompts.
-        desk: grades them.
-        limits: limits on their number, length and idle time.
-        metrics: counts them.
+        sessions: runs the sessions of episodes.
+        catalog: makes the prompts.
+        desk: grades ended episodes.
+        limits: limits on the number, length and idle time of episodes.
+        metrics: counts episodes and turns.
     """
 
     def __init__(self, sessions: Sessions, catalog: Catalog, desk: Desk, limits: ServiceLimits, metrics: Metrics) -> None:
@@ -184,8 +184,8 @@ class Episodes:
         """Play a turn and return the session's reply; a turn that was already played gets the same reply again.
 
         Raises:
-            Problem: there is no such episode, the episode is over, or its turns are too long together; `request.turn` is not
-                the number of the next turn, or this turn was already played with another text.
+            Problem: there is no such episode, the episode is over, or the total text of its turns is too long;
+                `request.turn` is not the number of the next turn, or this turn was already played with another text.
         """
         one = self._find(id)
         place = request.turn - one.first
@@ -247,11 +247,12 @@ class Episodes:
     async def end(self, id: str, reason: FinishReason) -> EndedEpisode:
         """End an episode, grade it and return it with its score; a repeated call returns the same result.
 
-        An ended episode is forgotten after too long without a request, after `drop`, or when too many others have ended since.
+        An ended episode stays stored with its score until it is dropped: by `drop`, after too long without a request, or when
+        too many other episodes have ended since.
 
         Raises:
-            Problem: there is no such episode, a turn is still being played, it was ended for another `reason`, or there is no
-                room to grade it.
+            Problem: there is no such episode, a turn is still being played, the episode was ended for another `reason`, or
+                there is no room to grade it.
         """
         one = self._find(id)
         if one.ending is None:

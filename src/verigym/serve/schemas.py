@@ -178,7 +178,7 @@ class TurnReply(_Response):
     reward: float | None = None
     """Reward of this turn, if the environment gives rewards by turn; else null."""
     limit: str | None = None
-    """Reason why the turn brought its session down, for example by a timeout; else null. Such an episode gets the lowest
+    """Why the model's turn made the session fail, for example by a timeout; null if it did not. Such an episode gets the lowest
     reward."""
     failure: ScoreError | None = None
     """Set where our side cannot go on. The episode gets no reward."""

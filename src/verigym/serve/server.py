@@ -26,8 +26,8 @@ from verigym.serve.tokens import read_tokens, refuse_open_service
 HEAD_BYTES = 16 * 1024
 BACKLOG = 2048
 SWITCH_S = 0.0005
-"""Python's thread switch interval in seconds. It is short because workers wait for the threads that talk to them, while other
-threads read or write items."""
+"""Python's thread switch interval in seconds. It is short, so that threads that read or write items do not hold up the threads
+that send tasks to the worker processes."""
 LAST_S = 5.0
 """Time limit in seconds for writing the last answers after grading has ended, and again for closing the connections."""
 _TICK_S = 0.02

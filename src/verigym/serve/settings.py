@@ -29,15 +29,16 @@ class ServiceLimits(_Settings):
     waiting_connections: int = Field(default=512, ge=1)
     """Connections with an incomplete request; above this number, the connection that has waited longest is closed."""
     head_s: float = Field(default=10.0, gt=0)
-    """Time for a request's head, from the connection or from its first byte."""
+    """Seconds for a request's head. They count from the connection for its first request, and from the first byte for later
+    ones."""
     body_s: float = Field(default=60.0, gt=0)
     """Time for a request's body."""
     idle_s: int = Field(default=15, ge=1)
     """How long a connection is kept between requests, in whole seconds."""
     write_s: float = Field(default=60.0, gt=0)
-    """How long a client may leave a batch's answers unread before its connection is cut."""
+    """Seconds that a client may leave a batch's answers unread before its connection is closed."""
     drain_s: float = Field(default=60.0, gt=0)
-    """Time after SIGTERM for accepted items; those that are not graded by then are answered without a reward."""
+    """Seconds after SIGTERM for accepted items; those that are not graded by then are answered without a reward."""
     kept_answers: int = Field(default=100_000, ge=0)
     """Number of answers that are kept for repeated idempotency keys; the oldest are dropped first."""
     kept_bytes: int = Field(default=128 * 2**20, ge=0)
@@ -71,7 +72,8 @@ class Served(_Settings):
     tools: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Tools for the model, by name with their options; with tools, an environment of one turn has episodes of several turns."""
     concurrency: int | None = Field(default=None, ge=1)
-    """Maximum number of its items that are graded at the same time; by default only the number of workers limits it."""
+    """Maximum number of the environment's items that are graded at the same time; by default only the number of workers limits
+    it."""
 
 
 class ServiceSettings(_Settings):
@@ -86,11 +88,11 @@ class ServiceSettings(_Settings):
     token_file: str | None = None
     """File with tokens, one a line. By default the environment variable VERIGYM_TOKEN."""
     workers: int | None = Field(default=None, ge=1)
-    """Number of grading processes, and of further processes for sessions; by default one per usable core, at most 8."""
+    """Number of grading processes. As many further processes run the sessions. By default one per usable core, at most 8."""
     cluster: Cluster | None = None
     """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`; sessions stay on this machine."""
     timeout_s: float = Field(default=30.0, gt=0)
-    """Wall time that one item, or one turn of an episode, may take."""
+    """Wall time in seconds that one item, or one turn of an episode, may take."""
     cache: str | None = None
     """File that keeps verdicts across restarts, as `verigym grade --cache`."""
     limits: ServiceLimits = ServiceLimits()

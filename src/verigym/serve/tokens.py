@@ -39,7 +39,10 @@ class Tokens:
         return bool(self._hashes)
 
     def accept(self, authorization: bytes | None) -> bool:
-        """Return True if the value of an Authorization header holds an accepted token. Every wrong token takes equally long."""
+        """Return True if the value of an Authorization header holds an accepted token.
+
+        The check of a wrong token takes as long as that of an accepted one.
+        """
         scheme, _, given = (authorization or b"").partition(b" ")
         digest = hashlib.sha256(given.strip()).digest()
         found = False
@@ -49,7 +52,7 @@ class Tokens:
 
 
 def read_tokens(file: str | None) -> Tokens:
-    """Return the tokens in `file`, one per line, or without a file the one in the environment variable `VERIGYM_TOKEN`.
+    """Return the tokens in `file`, one per line; if `file` is None, the token in the environment variable `VERIGYM_TOKEN`.
 
     Tokens are not accepted as command-line arguments, which all users of a machine can read.
 

@@ -42,7 +42,8 @@ class Result:
     code: ExitCode
     document: Any = NO_DOCUMENT
     """Document for `--json`, of the types that `plain` converts: numbers, texts, lists, mappings, models, dataclasses,
-    enumerations and paths. `NO_DOCUMENT` if this process prints none: of torchrun's processes only the first prints it."""
+    enumerations and paths. `NO_DOCUMENT` if this process prints no document: under torchrun, only the first process prints
+    one."""
 
 
 def json_output(command: Callable[P, Result]) -> Callable[P, int]:

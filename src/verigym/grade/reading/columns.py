@@ -23,7 +23,8 @@ SHOWN_GOLD_CHARS = 200
 class Columns(BaseModel):
     """Names of the input columns that a grading uses.
 
-    If there is no column of a dotted name such as `a.b`, the name is read as a path into nested objects and lists.
+    A name with dots, such as `a.b`, is read as a path into nested objects and lists, unless the input has a column of exactly
+    this name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,13 +36,14 @@ class Columns(BaseModel):
     """Maps each field of the environment's reference (`part.field` for a composed environment) to its column. An empty column
     name means that the field is not read."""
     optional: Mapping[str, str] = {}
-    """Maps optional fields of the reference to their columns; rows without a value there are allowed. Set by `grade`."""
+    """Maps optional fields of the reference to their columns; rows without a value there are allowed. `with_references` sets
+    this."""
     gold_extract: Extraction | None = None
     """How the gold is extracted from the text in the reference columns; None to take the whole text as the gold."""
     task: str | None = None
     """Column that holds the id of a task of a data set, from which prompt and reference are then taken."""
     group_by: str | None = None
-    """Column by which samples are grouped: rows with equal values form a group. By default rows with the same prompt do."""
+    """Column by which samples are grouped: rows with equal values form a group. None to group rows with the same prompt."""
     label: str | None = None
     """Column with labels from a person or another verifier that say whether a completion is right, to compare verdicts with."""
     keep: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ def samples(row: Mapping[str, Any], column: str) -> Iterator[tuple[str, Completi
 
 
 def is_response(row: Mapping[str, Any], column: str) -> bool:
-    """Return True if `column` holds the choices of an OpenAI response; False if, for example, a question's answer choices."""
+    """Return True if `column` holds the choices of an OpenAI response, and not, for example, the answers to choose from."""
     value = find(row, column)
     return (
         isinstance(value, list)

@@ -38,12 +38,12 @@ class InputHead:
 
 
 def read_head(source: Source, columns: Columns, usual: Sequence[str]) -> InputHead:
-    """Read the first rows, check the columns, and return both with the records.
+    """Read the first rows, check the columns, and return the rows, the columns, and an iterator over all records.
 
     Args:
         source: the input.
         columns: the columns to use. If they name no column of completions, a column whose name is in `usual` is chosen.
-        usual: column names to look for; columns of texts come before columns of API responses.
+        usual: column names to look for; a column of texts is preferred to a column of API responses.
 
     Raises:
         UsageError: a column does not exist, or several may hold the completions.

@@ -32,7 +32,7 @@ def evaluation_samples(one: Input, place: int, limit: TextLimit, column: str | N
         one: the input, an evaluation.
         place: the input's number among the report's inputs.
         limit: cuts long texts.
-        column: name of the metadata that holds a task's difficulty; None for the usual names.
+        column: name of the metadata that holds a task's difficulty; None to look for `difficulty` or `level`.
     """
     lines, left_out = Lines(one.path), 0
     for line in lines:

@@ -43,7 +43,7 @@ def run_samples(one: Input, place: int, metrics: Sequence[Row], limit: TextLimit
         place: the input's number among the report's inputs.
         metrics: the run's rows of metrics.jsonl, which give the mean reward of each step.
         limit: cuts long texts.
-        column: name of the metadata that holds a task's difficulty; None for the usual names.
+        column: name of the metadata that holds a task's difficulty; None to look for `difficulty` or `level`.
     """
     means = {row["step"]: row for row in metrics if row["kind"] == "train"}
     path = one.path / "samples.jsonl"

@@ -42,7 +42,7 @@ def score_samples(one: Input, place: int, limit: TextLimit, column: str | None, 
         one: the input, a file of scores.
         place: the input's number among the report's inputs.
         limit: cuts long texts.
-        column: name of the column that holds a task's difficulty; None for the usual names.
+        column: name of the column that holds a task's difficulty; None to look for `difficulty` or `level`.
         graded: the file that was graded; needed only if it is no longer in the place that the scores' `.meta.json` names.
 
     Raises:

@@ -20,8 +20,8 @@ def follow(
 
     Args:
         folder: the folder of a run, a pipeline or a quickstart. Of a pipeline or quickstart, the newest stage is shown.
-        console: where to print; if it is no terminal, the state is printed once.
-        once: print the state only once on a terminal, too.
+        console: where to print; if it is no terminal, the state is printed only once.
+        once: print the state only once, even on a terminal.
         every_s: seconds between two updates.
         sleep: called to wait between updates.
 

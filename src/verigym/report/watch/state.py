@@ -22,7 +22,7 @@ PACE = 20
 ALARMS = 4
 SAMPLES = 4
 STALE_S = 120.0
-"""If a log has not grown for this many seconds, and not for the time of ten steps, the run may have stopped."""
+"""The run may have stopped if its log has not grown for this many seconds, or for the time of ten steps if that is longer."""
 SERIES = ("reward", "accuracy", "completion_tokens")
 PHASES = ("generate", "grade_wait", "update", "sync", "evaluate", "checkpoint")
 
