@@ -30,7 +30,7 @@ from verigym.envs.user_tmp import own_folder
 VERSION = "1"
 """Raised whenever rankings may change."""
 LARGE_BYTES = 4 * 2**20
-"""Size of the corpus files from which the index is stored on disk. An index of smaller files is made in about a second."""
+"""If the corpus files have at least this size, their index is stored on disk. For less, making it takes about a second."""
 MOST_WORDS = 64
 """Words of a query that count."""
 
