@@ -123,7 +123,7 @@ class Index:
         return [Hit(self._documents.read(int(place)), float(scores[place])) for place in order]
 
     def document(self, one: str) -> Document | None:
-        """Return the document whose id is `one`, or None if there is none.
+        """Return the document whose id is `one`, or None if no document has this id.
 
         Raises:
             EnvironmentFailure: the document can no longer be read.
