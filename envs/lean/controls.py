@@ -38,7 +38,7 @@ class Case:
     """Pattern of the right verdict: `ACCEPT`, `REJECT/statement`, `REJECT/kernel:*`... Alternatives are separated by `|`."""
     why: str = ""
     control: bool = False
-    """Whether the case is run on first use. Other cases are run only by `verigym lean self-test`."""
+    """Whether the case is judged before the first verdict. Other cases are judged only by `verigym lean self-test`."""
 
 
 @dataclass(frozen=True)
