@@ -13,7 +13,7 @@ from verigym.envs import Environment, Prompt
 from verigym.envs.contract.schema import sha256_hex
 
 TRIES = 100
-"""Number of rows tried for each example before the split counts as too small."""
+"""Maximum number of rows drawn per example. If too few of these can serve as examples, the split counts as too small."""
 
 
 class ExampleRows(Protocol):

@@ -91,7 +91,7 @@ def check_type(row: Mapping[str, Any], column: str, expected: ColumnType) -> Non
 
 
 def extract_gold(value: Any, how: Extraction, field: str) -> Any:
-    """Extract the gold answer from `value` by the method `how`, and return it; for a list of texts, return the list of golds.
+    """Return the gold answer that the method `how` extracts from the text `value`; for a list of texts, the list of golds.
 
     Raises:
         FieldProblem: `value` is not text, or the method `how` finds no gold in it.

@@ -1,4 +1,4 @@
-"""Finds golds that are whole texts where short answers are expected, and an extraction method that would shorten them."""
+"""Finds golds that are whole texts although the environment expects short answers; proposes a method to extract short ones."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from verigym.envs.extraction.methods import METHODS
 
 FIELD = "answer"
 PROSE_WORDS = 8
-"""Number of words, outside formulas, from which a gold is not a short answer."""
+"""A gold with at least this many words, outside formulas, is not a short answer."""
 ENOUGH = 0.9
-"""The first extraction method that finds this fraction of the answers that the best method finds is proposed."""
+"""Fraction of the best method's answers. The first extraction method that finds at least this many answers is proposed."""
 _WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}")
 
 
 def wants_short(environment: Environment) -> bool:
-    """Return True if `environment` compares short final answers, which its option `extract` finds in a longer text."""
+    """Return True if `environment` compares short final answers: its option `extract` says how they are found in a text."""
     now = getattr(getattr(environment, "options", None), "extract", None)
     return isinstance(now, tuple) and set(now) <= set(METHODS)
 
 
 def prose(environment: Environment, prompt: Prompt) -> list[str]:
-    """Return those golds of `prompt` that are whole texts instead of short answers, and in which no answer is marked."""
+    """Return those golds of `prompt` that are whole texts instead of short answers.
+
+    A text that marks its answer, for example by a box, is not returned.
+    """
     from verigym.envs.math.judging.golds import gold_text
 
     found = getattr(prompt.references.get(environment.name), FIELD, ())
@@ -37,9 +40,9 @@ def is_prose(text: str) -> bool:
 
 
 def way_out(golds: Sequence[str]) -> tuple[Extraction, int] | None:
-    """Return the extraction method that finds a short answer in the most of `golds`, with the number of these golds.
+    """Return an extraction method that finds short answers in `golds`, and the number of golds in which it finds one.
 
-    Return None if no method finds any. Of methods that are nearly as good as the best, the first is returned.
+    It is the first method that is nearly as good as the best (see `ENOUGH`). Return None if no method finds any answer.
     """
     counts = {how: sum(taken(gold, how) is not None for gold in golds) for how in EXTRACTIONS}
     most = max(counts.values(), default=0)
@@ -53,7 +56,10 @@ def taken(gold: str, how: Extraction) -> str | None:
 
 
 def with_taken(environment: Environment, prompt: Prompt, how: Extraction) -> Prompt | None:
-    """Return `prompt` with short answers extracted from its golds by the method `how`; None if that fails."""
+    """Return `prompt` with each gold that is a whole text replaced by the short answer that `how` extracts from it.
+
+    Return None if `how` finds no short answer in one of them, or the environment refuses the new golds.
+    """
     reference = prompt.references[environment.name]
     given = getattr(reference, FIELD)
     golds = [given] if isinstance(given, str) else given

@@ -38,7 +38,10 @@ def lengths(
     of_text: Callable[[str], int],
     on_row: Callable[[int], None] = lambda done: None,
 ) -> tuple[Lengths, Lengths, int]:
-    """Return the lengths of prompts, the lengths of worked answers (field `worked`), and the number of rows that do not fit.
+    """Return the prompts' lengths, the worked answers' lengths, and the number of rows that are skipped.
+
+    A worked answer is the text that the description's field `worked` gives for the row. A row that does not fit the description
+    is skipped.
 
     Args:
         dataset: the rows.

@@ -75,12 +75,12 @@ def named_split(given: str, split: str | None = None, flag: str = "--split") -> 
     """Return (data set, split) of `given`, which is NAME or NAME:SPLIT. For a NAME alone, the split is the argument `split`.
 
     Args:
-        given: NAME, or NAME:SPLIT. A path that ends in .yaml is a name even if it contains colons.
-        split: the split that the option `flag` names; None without this option.
-        flag: the option's name, for the message.
+        given: NAME, or NAME:SPLIT. A path that ends in .yaml is a NAME even if it contains colons.
+        split: the split that a command-line option names; None if the option is not given.
+        flag: name of this option, for messages.
 
     Raises:
-        UsageError: the name or the split beside the colon is empty, or `given` and `split` name different splits.
+        UsageError: the part before or after the colon is empty, or `given` and `split` name different splits.
     """
     if ":" not in given or given.endswith(SUFFIXES):
         return given, split
@@ -281,7 +281,9 @@ def load_sample(
     template: str | None = None,
     environment: str | None = None,
 ) -> PromptDataset:
-    """Return a small data set for a preview: the description's own sample row, or the first three tasks of an environment.
+    """Return a small data set for a preview: the sample row in the description, or the first three generated tasks.
+
+    Tasks are generated if the description has the field `generated`.
 
     Raises:
         UsageError: the description has no sample row, or it cannot be read.

@@ -13,7 +13,7 @@ from verigym.datasets_cfg.schema import DatasetConfig
 
 SHOWN = 5
 EVALUATION_NAMES = ("test", "validation", "valid", "dev", "eval")
-"""Names of splits that count as evaluation splits if a description's `evaluation_only` is empty."""
+"""If the description of a data set names no splits in `evaluation_only`, splits with these names are its evaluation splits."""
 IDS = ("task_id", "id", "uid")
 """Fields of a row that name it to people."""
 
@@ -58,10 +58,10 @@ def overlap(
     chosen: Iterable[int] | None = None,
     on_row: Callable[[int], None] = lambda done: None,
 ) -> Overlap | None:
-    """Return the questions that two splits share; None if they share none. Without a field `question`, prompts are compared.
+    """Return the questions that two splits share; None if they share none.
 
-    White space is ignored, and rows that do not fit the description are left out. Golds are not compared, because a known
-    question with another gold is not a new task.
+    If a description has no field `question`, its prompts are compared instead. White space is ignored, and rows that do not fit
+    the description are left out. Golds are not compared: a question that was trained on is not a new task, whatever its gold.
 
     Args:
         trained: the split that is trained on.

@@ -57,7 +57,10 @@ def file_digests(config: DatasetConfig, data_dir: Path) -> dict[str, str]:
 
 
 def pin_files(text: str, by_split: Mapping[str, str]) -> str:
-    """Return the description `text` with the sha256 of each split in `files`; comments and order are preserved."""
+    """Return the description `text` with the hashes in `by_split` written into its field `files`, as each split's `sha256`.
+
+    Comments and order are preserved.
+    """
     for split, value in by_split.items():
         node = node_at(text, ("files", split))
         if isinstance(node, yaml.ScalarNode):

@@ -23,7 +23,7 @@ from verigym.envs.file_hash import file_sha256
 from verigym.envs.hub import hub_or_cache
 
 MAX_RATIO = 200
-"""Maximum ratio of a .gz file's content to its size, if the content exceeds MAX_UNASKED_BYTES. For text it is 3 to 20."""
+"""Maximum compression ratio of a .gz file with more than MAX_UNASKED_BYTES of content. For text the ratio is 3 to 20."""
 MAX_UNASKED_BYTES = 1 << 28
 MAX_LEAN_FILE_BYTES = 1 << 20
 
@@ -43,7 +43,7 @@ def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | N
     """Return the rows of the local file of `split`.
 
     Raises:
-        FileMismatch: the file does not exist, is another revision, has no rows or cannot be read.
+        FileMismatch: the file does not exist, has no rows or cannot be read, or its hash is not that in the description.
         UsageError: the description has no file for `split`, or a package is not installed.
     """
     if split not in config.files:

@@ -1,4 +1,4 @@
-"""`make_task`: makes the arguments of the environment's method `prompt` from a row and its data set's description. Pure."""
+"""`make_task`: a pure function from a row and its data set's description to the arguments of the environment's `prompt`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _adapted_task(config: DatasetConfig, adapter: Adapter, row: Mapping[str, Any
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `below` updated with `above`. Mappings inside are merged in the same way; other values are replaced."""
+    """Return `below` updated with the values of `above`. Where both have a mapping, the two mappings are merged likewise."""
     result = dict(below)
     for name, value in above.items():
         lower = result.get(name)

@@ -28,13 +28,14 @@ class Hub(_Frozen):
     path: str
     """Repository, `owner/name`."""
     revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
-    """Commit of the repository. With null, the newest is read; `verigym datasets pin` looks it up and writes it here."""
+    """Commit of the repository; with null, the newest is read. `verigym datasets pin` writes the newest commit here."""
     config: str | None = None
     """Configuration of a repository that has several."""
     splits: Mapping[str, str] = {}
     """Our split -> the hub's."""
     files: Mapping[str, tuple[str, ...]] = {}
-    """Our split -> JSON Lines files of the repository, for repositories with a loading script, which is never run."""
+    """Split, as called here -> JSON Lines files of the repository. Needed for a repository that has a loading script, since
+    such scripts are never run."""
 
     @model_validator(mode="after")
     def _some_split(self) -> Self:
@@ -92,7 +93,7 @@ class LocalFile(_Frozen):
     """Hash of the file's uncompressed content; for several files, of their concatenated hex digests. A file with a different
     hash is another revision of the data and is refused."""
     layout: Literal["rows", "columns"] = "rows"
-    """columns: the file is one JSON object, {column: {row: value}}."""
+    """`rows`: the file has one row after the other; `columns`: the file is one JSON object, {column: {row: value}}."""
 
     def parts(self, data_dir: Path) -> list[Path]:
         """Return the paths in `data_dir` that exist, in order: at most one, or all that a `*` matches."""
@@ -148,39 +149,42 @@ class DatasetConfig(_Frozen):
     files: Mapping[str, LocalFile] = {}
     """Split -> file below the data directory, or {path, rows: {column, first, last}}, or {path, where: {column, equals}}."""
     evaluation_only: tuple[str, ...] = ()
-    """Splits for measuring: a model trained on one can no longer be measured on it."""
+    """Splits that are for evaluation and must not be trained on."""
     environment: str
     """Registry name of the environment that grades it."""
     options: Mapping[str, Any] = {}
     """Options of the environment."""
     columns: Mapping[str, ColumnType] = {}
-    """Every column that is used, with its type. A row that lacks one does not fit. A shape adds its own columns."""
+    """Every column that is used, with its type. A row that lacks one is an error. A `shape` adds the columns that it needs."""
     shape: str | None = None
-    """Name of an adapter (`adapters/`), for a published row layout that needs code. The prompt may use its texts too."""
+    """Name of an adapter (`adapters/`): code that reads a published row layout. It may make texts, which `prompt` may use like
+    columns."""
     generated: Mapping[str, int] = {}
-    """Split -> number of tasks, if the environment generates the tasks. Then no field about rows is given."""
+    """Split -> number of tasks, for tasks that the environment generates. There are no rows then, and no fields about rows."""
     texts: Mapping[str, TextPart] = {}
-    """Parts of columns under names of their own, which prompt, question and worked may use like columns."""
+    """Name -> part of a column. The fields prompt, question and worked may use these names like those of columns."""
     prompt: str = ""
     r"""The question put to the model. `{column}` is replaced; all else, `\boxed{}` too, is plain text."""
     question: str | None = None
-    """The prompt without instructions about the answer's form, for templates that bring their own. Written like prompt."""
+    """The prompt without instructions about the answer's form, for templates that have such instructions. `{column}` is
+    replaced as in prompt."""
     worked: str = "{gold}"
-    """The answer of a row that is shown as a few-shot example. Written like prompt; `{gold}` is the environment's own gold."""
+    """The answer that is shown if a row serves as a few-shot example. `{column}` is replaced as in prompt, and `{gold}` by the
+    gold as the environment writes it."""
     template: str | None = None
-    """Prompt template, such as r1-zero or maths:de, where the caller names none."""
+    """Default prompt template, such as r1-zero or maths:de. A template that the caller names takes precedence."""
     golds: Literal["all", "some", "none"] = "all"
-    """Which rows have a right answer. When the data set is validated, the other rows are loaded and read but not graded."""
+    """Which rows have a gold (a known right answer). Validation grades the gold of these rows and only reads the others."""
     reference: Mapping[str, ReferenceColumn] = {}
     """Field of the environment's reference -> column."""
     fixed: Mapping[str, Any] = {}
-    """Fields of the environment's reference that are the same in every row. A row's own fields are merged over them."""
+    """Fields of the environment's reference that are the same for every row. Fields made from a row take precedence."""
     exceptions: tuple[RowException, ...] = ()
     """Rows of a shape that need something else."""
     metadata: tuple[str, ...] = ()
     """Columns copied to the prompt's metadata. A shape adds `task_id`."""
     contamination: str = ""
-    """What is known of these rows in training corpora, and what they share with other sets."""
+    """What is known about these rows being in models' training data, and which rows other data sets have too."""
     note: str = ""
     """What could not be checked, and what to mind."""
     sample_row: Mapping[str, Any] = {}

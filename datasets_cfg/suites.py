@@ -26,10 +26,11 @@ class AddedReward(_Frozen):
     """A reward that is added to the reward of a source's environment, such as one for language or length."""
 
     weight: float = Field(allow_inf_nan=False)
-    """Factor on the reward: negative for a punishment, 0 only to report it. The source's own reward has weight 1, and all
-    added weights together must be less, unless added_may_dominate is set."""
+    """Factor on the reward. It is negative for a punishment; with 0 the reward is only reported. The source's own reward has
+    weight 1, and all added weights together must be less than 1, unless added_may_dominate is set."""
     environment: str | None = None
-    """Registry name of the environment, or module:Class; by default the key in `add`. So one environment can be added twice."""
+    """Registry name of the environment, or module:Class. By default it is the key in `add`; to add one environment twice, give
+    it here under two keys."""
     options: Mapping[str, Any] = {}
     """Options of its environment."""
 
@@ -47,25 +48,30 @@ class SuiteSource(_Frozen):
     """One source of the mixture: an environment that generates tasks, or a data set with its environment."""
 
     environment: str | None = None
-    """Registry name or module:Class of an environment that generates tasks; with `dataset`, of one that grades the rows."""
+    """Registry name or module:Class of an environment. Without `dataset`, it generates the tasks; with it, the environment
+    grades the data set's rows in place of the data set's own."""
     dataset: str | None = None
     """Name or path of a data-set configuration. Give this or `environment`, or both."""
     options: Mapping[str, Any] = {}
     """Options of the environment."""
     format: Mapping[str, Any] | None = None
-    """When given, options of the `format` environment, whose verdict is the gate of this source's reward."""
+    """Options of the `format` environment. If given, that environment is the gate of this source's reward: a completion of
+    the wrong format gets the floor. null: no gate."""
     graded_by: GradedBy | None = None
-    """Environment that judges in place of the source's own, which then only asks, such as {environment: reward_model}."""
+    """Environment, such as {environment: reward_model}, that judges the completions. The source's own environment then only
+    provides the tasks."""
     add: Mapping[str, AddedReward] = {}
-    """Name -> reward that is added to this source's own, inside the gate: {language: {weight: 0.1}}."""
+    """Name -> reward that is added to this source's own reward, as in {language: {weight: 0.1}}. The gate `format` applies to
+    the sum."""
     added_may_dominate: bool = False
-    """Accepts added rewards that together weigh as much as the source's own or more, as published for DeepSeek-R1."""
+    """Whether added rewards may together weigh as much as the source's own reward or more, as they do in DeepSeek-R1."""
     tools: Mapping[str, Mapping[str, Any]] = {}
     """Tools that the model may call in episodes of several turns, with their options: {calculator: {}, python: {wall_s: 5}}."""
     tool_options: Mapping[str, Any] = {}
     """With tools: max_calls, max_turn_s, max_reply_chars and calls, as `ToolEnvironment` takes them."""
     reward_scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """Multiplies this source's whole reward in training, and so sets how much a nat of KL in the reward weighs."""
+    """Factor on this source's whole reward in training. If a KL penalty is part of the reward, a larger factor makes the
+    penalty matter less."""
     template: str | None = None
     """Prompt template, such as r1-zero or maths:de; see docs/datasets.md."""
     shots: int = Field(default=0, ge=0, le=64)
@@ -73,7 +79,7 @@ class SuiteSource(_Frozen):
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Share of the prompts of a step, relative to the other sources' weights."""
     min_share: float = Field(default=0.0, ge=0, le=1)
-    """Least share of the prompts of a step, where the weight would give less."""
+    """Minimum share of the prompts of a step, even if `weight` alone would give this source fewer."""
     name: str | None = None
     """Name in the logs; the environment's or data set's name by default."""
     split: str = "train"

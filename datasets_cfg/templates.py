@@ -26,9 +26,11 @@ class Wording(BaseModel):
     system: str | None = None
     """The system's message."""
     user: str = "{prompt}"
-    """The user's message: `{prompt}` is the task as its data set words it, `{question}` the same without the answer's form."""
+    """The user's message. `{prompt}` is replaced by the task as its data set words it, `{question}` by the task without
+    instructions about the answer's form."""
     shown: str = "{worked}"
-    """An example's answer: `{worked}` as its data set writes it, `{gold}` the right answer in the environment's form."""
+    """The assistant's message in a few-shot example. `{worked}` is replaced by the answer as the data set writes it, `{gold}`
+    by the right answer as the environment writes it."""
 
     @model_validator(mode="after")
     def _known_names(self) -> Self:
@@ -58,7 +60,7 @@ class Template(Wording):
     plain: bool = False
     """Whether the prompt is text without the tokenizer's chat template, for base models."""
     joint: str = "\n\n"
-    """With plain: separator between the system's text, the examples and the task."""
+    """Separator between the system's text, the examples and the task; used only if `plain` is true."""
     languages: Mapping[str, Wording] = {}
     """ISO 639-1 code -> the wording in that language, which is chosen by `name:code`."""
 

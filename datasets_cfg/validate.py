@@ -1,4 +1,7 @@
-"""Validates a data set before training: each row's gold must score the maximum, and a row without one must make a prompt."""
+"""Validates a data set before training: each row's gold must score the maximum.
+
+From a row without a gold, only the prompt is made.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,10 @@ def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
 
 
 def setting_at_fault(config: DatasetConfig, report: Report) -> tuple[str, str] | None:
-    """Return the field of the description that makes all rows fail, as (section, name); None if there is no such field."""
+    """Return, as (section, name), the field of the description that makes all rows fail.
+
+    Return None if not all rows fail for the same cause, or if no field explains it.
+    """
     alike = causes(report.failures)
     if report.rows < 2 or len(alike) != 1 or len(alike[0]) != report.rows:
         return None
@@ -123,11 +129,12 @@ class Report:
     """The file or repository that the rows are read from."""
     failures: list[Failure] = field(default_factory=list)
     remarks: list[Failure] = field(default_factory=list)
-    """Rows whose gold scores the maximum although the environment's audit finds fault with it."""
+    """Rows whose gold scores the maximum although the environment's method `audit` finds fault with the reference."""
     whole_texts: list[tuple[int, str]] = field(default_factory=list)
     """(row, gold) of each row with a whole text as gold, although the environment compares short answers."""
     without_gold: int = 0
-    """Number of rows without a gold, if the description allows them. The prompt of each was made twice and had the same key."""
+    """Number of rows without a gold, if the description allows such rows. For each of them it was only checked that its prompt
+    is made, twice with the same key."""
 
     def rows_as_json(self) -> Iterator[str]:
         """Yield each failure and each remark as one line of JSON."""

@@ -35,8 +35,8 @@ class Document:
     def place(self, loc: Sequence[int | str]) -> str:
         """Return the place where the field at the path `loc` was set, as file and line.
 
-        If the field was not set, return the place of the nearest enclosing field. Parts of `loc` that lead to no field are
-        skipped: pydantic adds the names of the alternatives that it tried.
+        If the field was not set, return the place of the nearest enclosing field. Parts of `loc` that are no fields are
+        skipped: the paths in pydantic's errors also contain the names of types that it tried.
         """
         around: Loc = ()
         for part in loc:

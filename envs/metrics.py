@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """Count of equal groups: there are `groups` groups, each with `n` verdicts, of which `correct` are right."""
+    """Stands for `groups` groups with the same counts: each has `n` verdicts, and `correct` of these `n` are right."""
 
     correct: int
     n: int
@@ -58,9 +58,10 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 
 
 def normalise_answer(answer: str) -> str:
-    """Return one spelling for answers that look equivalent: spaces collapsed, plain numbers and ratios made exact.
+    """Return `answer` in a standard spelling: spaces collapsed, plain numbers and ratios made exact.
 
-    "1,000", "$1000.0$" and "2000/2" become equal; "x+1" and "1+x" do not, because voting must not need the grader.
+    "1,000", "$1000.0$" and "2000/2" get the same spelling. "x+1" and "1+x" do not: only a grader could tell that these are
+    equal, and majority voting works without one.
     """
     text = " ".join(answer.split()).strip("$ ")
     if len(text) > MAX_NUMBER_CHARS or not any(c.isdigit() for c in text):
@@ -78,10 +79,11 @@ def normalise_answer(answer: str) -> str:
 def majority_at_k(answers: Sequence[str | None], correct: Sequence[bool], k: int) -> float:
     """Return maj@k of one group, between 0 and 1: how often the most frequent of k answers is right.
 
-    The result is the mean over blocks of k consecutive samples; an incomplete last block is left out. Samples without an
-    answer do not vote, and a block without any vote counts 0. Two answers are equal if `normalise_answer` returns the same for
-    both. If several answers tie, the result is the mean over them: the expected value of breaking the tie at random. The
-    value of an answer is the share of its samples that were judged right.
+    The samples are divided into blocks of k consecutive ones, and the result is the mean of the blocks' values. An incomplete
+    last block is left out. Within a block, two answers are equal if `normalise_answer` returns the same for both. The value of
+    the block is the share of right verdicts among the samples with the most frequent answer. If several answers are equally
+    frequent, it is the mean of their shares, which is the expected value of breaking the tie at random. Samples without an
+    answer do not vote, and a block without any vote has the value 0.
 
     Raises:
         ValueError: `answers` and `correct` differ in length, or there are fewer than k samples.
@@ -113,17 +115,17 @@ def bootstrap_interval(
     """Return the percentile bootstrap interval of sum(correct) / sum(n), drawing whole groups with replacement.
 
     Samples of one prompt are not independent, so groups are drawn, not samples. Groups with equal (correct, n) are
-    interchangeable: a draw is one multinomial over the distinct pairs, so the cost does not grow with the groups.
-    If all groups have the same accuracy, the interval has width 0; treat it as a lower bound on the uncertainty then.
+    interchangeable: a draw is one multinomial over the distinct pairs, so its cost does not grow with the number of groups.
+    If all groups have the same accuracy, the interval has width 0. The true uncertainty is then larger.
 
     Args:
         clusters: groups; equal groups may be given singly or counted together in one Cluster.
-        level: fraction of the draws inside the interval.
+        level: fraction of the resamples whose accuracy lies inside the interval.
         draws: number of resamples.
         key: key of the random stream; the same key and clusters give the same interval.
 
     Returns:
-        The interval, or None with fewer than two groups, since there is nothing to resample.
+        The interval, or None if there are fewer than two groups, because then every resample would be the same.
     """
     tally: Counter[tuple[int, int]] = Counter()
     for cluster in clusters:

@@ -36,7 +36,10 @@ def _size_and_hash(path: Path) -> tuple[int, str]:
 
 
 def named_after(grader: str, weights: str) -> str:
-    """Return the grader id `name@version+h` of `grader` with a new hash h that covers `weights` too."""
+    """Return the id `grader`, which has the form `name@version+hash`, with a new hash that covers `weights` too.
+
+    If `weights` is empty, return `grader` unchanged.
+    """
     if not weights:
         return grader
     name, _, options = grader.rpartition("+")

@@ -1,7 +1,7 @@
 """Hashes of the user's own modules that judge. After an edit, no run is resumed and no cached verdict is used.
 
-An environment's `version` should be raised when verdicts may change, but its author may forget that. The library's code and
-that of installed packages is identified by version and not hashed.
+An environment's `version` should be raised when verdicts may change, but its author may forget that. The code of this library
+and of installed packages is not hashed, because the version numbers of the packages identify it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def own_code(environments: Iterable[Any]) -> dict[str, str]:
     """Return the hash of each file that contains code of the user's environments, keyed by its path below its import root.
 
     These are the module of each environment, the user's modules that it imports at its top level, and the user's modules that
-    those import. For a class in a script or a notebook, only the source of the class is hashed, because a script contains more
-    than a judge. Imports inside functions are not seen, nor are files that the code reads.
+    those import. For a class in a script or a notebook, only the source of the class is hashed, because the rest of a script
+    may have nothing to do with judging. Imports inside functions are not seen, nor are files that the code reads.
 
     Args:
-        environments: environment instances; a composition is replaced by its parts.
+        environments: environment instances. For a composition, the code of its parts is hashed too.
     """
     found: dict[str, str] = {}
     waiting: list[ModuleType] = []
@@ -48,8 +48,9 @@ def own_code(environments: Iterable[Any]) -> dict[str, str]:
 def cache_code(environment: Any) -> str:
     """Return a hash of the user's own code for the keys of cached verdicts, or an empty string for a library environment.
 
-    It covers the same files as `own_code`, but for a class in a script the whole script and its imports: a verdict of older
-    code would be a wrong reward, while a needless cache miss only costs time.
+    The hash covers the same files as `own_code`. The only difference is a class in a script: here the hash covers the whole
+    script and its imports. It rather covers too much, because a cached verdict of older code would be a wrong reward, while a
+    needless cache miss only costs time.
 
     Raises:
         UsageError: the environment, or a part of it, is defined in a place where edits cannot be detected, such as a notebook.

@@ -35,7 +35,8 @@ class Progress:
         self._interval_s = interval_s
         self._start = self._shown = time.monotonic()
         self._first: tuple[float, float] | None = None
-        """Time and fraction at the first call. The rate is measured from there, without the work of an earlier run."""
+        """Time and fraction at the first call that gives a fraction. The time left is estimated from the progress since then,
+        because the fraction may include work that an earlier run has done."""
         self._bar: rich.progress.Progress | None = None
         self._task: rich.progress.TaskID | None = None
 

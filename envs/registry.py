@@ -1,4 +1,8 @@
-"""Registry of environments: a table of our own, `@register` and `module:Class` for the user's, entry points for packages."""
+"""Registry of environments: finds an environment's class by its name.
+
+The library's own environments are in a table. Users name theirs by `@register` or `module:Class`, installed packages by entry
+points.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Environment options that are stored in the folder of a model trained by us: it must be asked with the same options."""
+"""Environment options that are stored in the folder of a reward model that verigym has trained.
+
+An environment that uses the model must have the options with which the model was trained.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ def write_record(folder: Path, options: Mapping[str, Any], training: Mapping[str
 
 
 def refuse_other_options(model: str | None, options: BaseModel) -> None:
-    """Check that `options` are those with which `model` was trained. A folder without a record, and a hub id, pass unchecked.
+    """Check that `options` are those with which `model` was trained.
+
+    Nothing is checked if `model` is None, a hub id, or a folder without a record.
 
     Raises:
         EnvironmentFailure: `unavailable`, because an option differs from the record, or the record cannot be read.

@@ -22,7 +22,7 @@ class AdaptedRow:
     task_id: str
     """The row's id in its data set, for the prompt's metadata. `exceptions` in the YAML refer to a row by it."""
     prompt_texts: Mapping[str, str] = field(default_factory=dict)
-    """Texts made from the row, which the YAML's `prompt` may name like columns."""
+    """Texts made from the row, by name. The YAML's `prompt` may contain these names, as it may contain names of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Adapter:
     columns: Mapping[str, ColumnType]
     """Checked before `convert` is called."""
     gold: str
-    """The columns from which the reference is made. Messages about a row's own solution name them."""
+    """Names of the columns from which the reference is made, for messages about a row with a wrong reference or solution."""
     prompt_texts: tuple[str, ...] = ()
     """Names of the texts that `convert` makes."""
 

@@ -41,9 +41,10 @@ _REAL = re.compile(r"(?<![\w.])[0-9]+\.[0-9]+(?![\w.])")
 
 
 def policy(tests: Sequence[Test]) -> dict[str, float]:
-    """Return the tolerance for real numbers as an option of the comparison, if an expected answer in `tests` contains one.
+    """Return the options for comparing a program's results with those that `tests` expect.
 
-    Return an empty dictionary otherwise.
+    If an expected result contains a real number such as 2.5, this is the tolerance for real numbers; else no option is needed
+    and the result is empty.
     """
     waiting: list[Any] = [test["stdout"] if test["type"] == "stdio" else test["expected"] for test in tests]
     while waiting:

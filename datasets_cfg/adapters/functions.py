@@ -43,7 +43,7 @@ def asserts(
         solution: the reference program.
         language: must be Python.
         imports: import statements that the tests need.
-        before: setup code. It is made part of each test, because it uses names that the program defines.
+        before: setup code of the tests. It is put into each test instead of before the program, whose names it uses.
     """
     _python_only(language, "mbpp")
     entry = _hides_builtin(solution, tests)

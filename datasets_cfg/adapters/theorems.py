@@ -1,7 +1,7 @@
 """Lean statements: splits a row's header and formal statement into the reference fields of the `lean` environment.
 
-Header and statement are read as one text, in which the last declaration is the statement. The columns' own boundary is ignored:
-some data sets cut the text by a regular expression, so that the cut may be inside a comment or after a declaration.
+The two columns are joined and read as one text, in which the last declaration is the statement. The boundary between the
+columns is ignored, because some data sets set it by a regular expression: it may be inside a comment or after a declaration.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class ProceduralOptions(MathOptions):
     symbolic: bool = False
     """Off: answers here are plain numbers."""
     unsimplified: Literal["accept", "refuse"] = "refuse"
-    """Refuse: an answer must be a single number, so 80+5 is wrong where 85 is asked."""
+    """With `refuse`, the default here, an answer must be a single number: 80+5 is wrong if the right answer is 85."""
 
 
 class ProceduralEnvironment(GeneratedTasks[MathReference, MathOptions], MathEnvironment):
@@ -45,7 +45,10 @@ class ProceduralEnvironment(GeneratedTasks[MathReference, MathOptions], MathEnvi
     options_type = ProceduralOptions
 
     def demonstration(self, split: str, seed: int, index: int) -> tuple[Prompt, str]:
-        """Return a task and its worked solution, for a supervised cold start: `<think>` reasoning, then the boxed answer."""
+        """Return a task and its worked solution, on which a model can be trained before RL (a supervised cold start).
+
+        The solution is the reasoning in `<think>` tags, followed by the boxed answer.
+        """
         made = self.drawn(split, seed, index)
         prompt = self.prompt(made.question, answer=made.answer)
         return prompt, f"<think>{made.reasoning}</think>\\boxed{{{made.answer}}}"
@@ -159,7 +162,7 @@ class BasesOptions(ProceduralOptions):
 
 
 class BasesEnvironment(ProceduralEnvironment):
-    """Tasks to write a two-digit number of another base in base ten."""
+    """Tasks to convert a two-digit number from another base into base ten."""
 
     name = "bases"
     version = "2"

@@ -20,7 +20,7 @@ class RunningSumsOptions(ProceduralOptions):
     largest: int = Field(default=30, ge=1, le=999)
     """The largest number that occurs; the smallest is 1."""
     modulus: int = Field(default=0, ge=0, le=99)
-    """0 asks for the total, m > 0 for the total modulo m: then an answer can be right although its steps are wrong."""
+    """With 0 the total is asked for, with m > 0 the total modulo m. A modulus lets wrong steps lead to a right answer."""
 
 
 class RunningSumsEnvironment(ProceduralEnvironment):

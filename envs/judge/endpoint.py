@@ -1,4 +1,4 @@
-"""One request to the endpoint: its body, the meaning of the answer, and whether another try may help."""
+"""Sends one request to the judge model's endpoint, reads the response, and says whether another try may help."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _refuses_schema: set[str] = set()
 
 
 class RefusedRequest(Exception):
-    """The endpoint refuses this request (400, 413, 422).
+    """The endpoint refuses this request (400, 413, 422), because of the settings or because of the text to be judged.
 
-    A control request tells whether the settings or the text are the cause.
+    To find the cause, the caller sends a control: a request with the same settings and a harmless text.
     """
 
 
@@ -60,9 +60,10 @@ def named(options: EndpointOptions) -> None:
 
 
 def post(options: EndpointOptions, body: dict[str, Any], deadline: float) -> tuple[str, Spent, str] | Trouble:
-    """Send one request and return the reply, its cost and a remark, or a `Trouble` if no reply came.
+    """Send one request and return (reply, cost, remark), or a `Trouble` if no reply came.
 
-    If the server refuses JSON schemas, the request is sent a second time without one.
+    The remark says that `max_tokens` has cut the reply off; it is empty if the reply is whole. If the server refuses JSON
+    schemas, the request is sent a second time without one.
     """
     plain = {name: value for name, value in body.items() if name != "response_format"}
     if options.structured == "auto" and options.endpoint in _refuses_schema:

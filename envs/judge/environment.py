@@ -85,14 +85,15 @@ class JudgeEnvironment(BaseEnvironment[JudgeReference, JudgeOptions]):
     def score_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Score]:
         """Return one score for each of `completions`.
 
-        In mode `pairwise` each completion is compared with every other completion, or with the baseline if the options say so.
+        In mode `pairwise`, the option `opponents` decides what each completion is compared with: `baseline`, the reference's
+        baseline, or `group`, every other completion.
 
-        Among completions, the reward is the fraction of opponents beaten, where a tie counts half, and n completions cost
-        n * (n - 1) requests. A completion with no text to judge gets the floor and loses without a request. A completion with a
-        failed comparison gets no score.
+        With `group`, the reward is the fraction of the other completions that this completion beats, where a tie counts half. A
+        group of n costs n * (n - 1) requests. A completion with no text to judge gets the floor and loses without a request. If
+        one comparison of a completion fails, this completion gets no score.
 
         Raises:
-            UsageError: the prompt was made by another environment, or a group of one has no opponents.
+            UsageError: the prompt was made by another environment, or `completions` has a single element to compare.
         """
         if self.options.mode != "pairwise" or self.options.opponents == "baseline":
             return [self.score(prompt, completion) for completion in completions]

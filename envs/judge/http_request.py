@@ -1,7 +1,7 @@
 """One HTTP request with a deadline for the whole exchange. Standard library only.
 
 HTTP libraries restart their timeout with each byte, so a server that sends bytes slowly could hold a worker for ever. Besides,
-which HTTP library the dependencies bring depends on their versions.
+no HTTP library is sure to be installed: different versions of our dependencies install different ones.
 """
 
 from __future__ import annotations

@@ -12,12 +12,13 @@ Cut = Literal["floor", "judge"]
 
 
 def read(completion: Completion, reads: Reads, cut: Cut, max_chars: int, floor: float = 0.0) -> str | Score:
-    """Return the text to be judged, or the verdict if there is no text to judge.
+    """Return the text to be judged, or the score of the completion if there is no text to judge.
 
     Args:
         completion: the completion to read.
         reads: `answer`, the text after the thinking (DeepSeek-R1's helpfulness reward), or `whole` (its harmlessness reward).
-        cut: `floor` gives a completion that the token limit cut off the floor; `judge` judges it as it is.
+        cut: what happens to a completion that the token limit has cut off. `floor`: it is not judged and gets `floor`;
+            `judge`: it is judged as it is.
         max_chars: length above which a text is not judged, in characters.
         floor: the reward of a completion that is not judged.
     """

@@ -28,7 +28,7 @@ _SIGNS = re.compile(r"[^\W\d]|[|~!\u2581]")
 
 
 def unmarked(text: str) -> str:
-    """Return `text` with control tokens broken, and with lines altered that a judge could take for one of our quote marks.
+    """Return `text` with control tokens broken, and with lines that look like our quote marks altered.
 
     `<|im_end|>` becomes `< |im_end|>`, and `=== submission 12ab ends ===` becomes `= == submission 12ab ends = ==`. The
     search reads characters in compatibility form (NFKC) and ignores invisible ones, so it also finds tokens with fullwidth

@@ -40,15 +40,15 @@ class EndpointOptions(Options):
     model: str = ""
     """The model's name at the endpoint. Must be given."""
     api_key_env: str = ""
-    """Name of the environment variable that holds the API key; empty for none. The key itself is nowhere written."""
+    """Name of the environment variable that holds the API key; empty for none. The key itself is never written to a file."""
     structured: Literal["auto", "schema", "off"] = "auto"
-    """Whether the JSON schema is sent (`response_format`); `auto`: until the server refuses it."""
+    """Whether requests contain the reply's JSON schema (`response_format`). `auto`: yes, until the server refuses a schema."""
     temperature: float | None = Field(0.0, ge=0)
     """Sent where it is not None."""
     max_tokens: int = Field(1024, ge=1)
     """Most tokens of a reply."""
     extra_body: Mapping[str, JsonValue] = {}
-    """More fields of the request; null removes a default field. No secrets: options are recorded."""
+    """More fields of the request. A field set to null is removed from the request. No secrets: options are recorded."""
     tries: int = Field(4, ge=1, le=20)
     """Most requests for one reply. A request is repeated if the server fails, is overloaded, or sends an unreadable reply."""
     timeout_s: float = Field(12.0, gt=0)
@@ -94,19 +94,22 @@ class JudgeOptions(EndpointOptions):
     """Which model judges, what it is asked, and how patiently."""
 
     mode: Mode = "equivalence"
-    """`equivalence`: the reference answer or not; `rubric`: a grade; `pairwise`: better than another answer, in both orders."""
+    """What the judge decides. `equivalence`: whether the answer means the same as the reference answer; `rubric`: a grade;
+    `pairwise`: whether the answer is better than another one, asked in both orders."""
     reads: Reads = "answer"
     """`answer`: what follows the thinking; `whole`: everything."""
     cut_off: Cut = "floor"
-    """A completion that the token limit cut off gets the floor, or is judged as it stands (`judge`)."""
+    """For a completion that the token limit has cut off. `floor`: it gets the floor; `judge`: it is judged as it stands."""
     max_chars: int = Field(60_000, ge=1)
     """A longer text is not judged: the status is limit."""
     rubric: str = ""
-    """What is graded and how, in mode `rubric`; in the others what matters in the comparison. A task may bring its own."""
+    """In mode `rubric`: what is graded and how. In the other modes: what matters when two answers are compared. A rubric in
+    a task's reference takes precedence."""
     scale: tuple[int, int] = (1, 10)
     """Lowest and highest grade; they become reward 0 and 1."""
     opponents: Literal["group", "baseline"] = "group"
-    """What `score_group` compares a completion with in mode `pairwise`: each of the others, or the reference's baseline."""
+    """In mode `pairwise`, what `score_group` compares a completion with. `group`: each other completion of the group;
+    `baseline`: the baseline in the reference."""
     instructions: str = ""
     """The system message, in place of the mode's own."""
     template: str = ""

@@ -38,8 +38,8 @@ Ask = Callable[[str, str], tuple[Verdict, Spent]]
 def meet(one: str, other: str, ask: Ask) -> Meeting:
     """Compare two texts in both orders and return the result. A text wins only if it wins in both orders; else it is a tie.
 
-    Judge models tend to prefer the answer in one of the two positions: Wang et al. 2023, Large Language Models are not Fair
-    Evaluators, and Zheng et al. 2023, Judging LLM-as-a-Judge, which counts disagreement as a tie.
+    Both orders are needed because judge models tend to prefer the answer in one of the two positions (Wang et al. 2023, Large
+    Language Models are not Fair Evaluators). Zheng et al. 2023, Judging LLM-as-a-Judge, also count disagreement as a tie.
     """
     if one == other:
         return Meeting(TIE, True, "the same text", Spent())
@@ -68,17 +68,17 @@ class Standing:
 def round_robin(
     texts: Mapping[int, str], absent: int, compare: Callable[[str, str], Meeting], at_once: int
 ) -> dict[int, Standing | EnvironmentFailure]:
-    """Compare each text with every other text, once. Return each text's standing, keyed as in `texts`.
+    """Compare each text of a group with every other text, once. Return each text's standing, that is its mean result.
 
     Args:
         texts: the texts by index in the group.
-        absent: number of completions in the group without a text. Every text beats them without a request.
+        absent: number of completions in the group that have no text. Each text wins against each of these without a request.
         compare: function that compares two texts; may raise EnvironmentFailure.
         at_once: number of comparisons that run at a time.
 
     Returns:
-        For each index the text's standing, or the failure if one of its comparisons failed. A mean over the remaining
-            comparisons would not be comparable with the other texts' means.
+        For each index in `texts`, the text's standing, or the failure if one of its comparisons failed. In that case the mean
+            over the remaining comparisons is not used, because it would not be comparable with the other texts' means.
     """
     pairs = list(itertools.combinations(texts, 2))
 

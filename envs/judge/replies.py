@@ -56,10 +56,10 @@ class Form:
         }
 
     def read(self, reply: str) -> Verdict:
-        """Return the verdict in `reply`: one JSON object with at most the judge's own thinking or one code fence around it.
+        """Return the verdict in `reply`: one JSON object. Only the judge's own thinking or one code fence may surround it.
 
-        No object is searched for inside a longer text, because a judge that repeats a submission would repeat the verdict in
-        it.
+        An object inside a longer text is not accepted: it might be a forged verdict from the submission, which the judge has
+        only repeated.
 
         Raises:
             Garbage: `reply` is anything else.

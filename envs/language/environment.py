@@ -54,11 +54,13 @@ class LanguageOptions(Options):
     scope: Literal["thinking", "answer", "all"] = "thinking"
     """Which text is judged: the text before the last `</think>` (all text if there is none), the text after it, or all."""
     least: int = Field(20, ge=1)
-    """Least letters of a text to be judged; a Chinese, Japanese or Korean letter counts twice. A shorter text is no answer."""
+    """Minimum number of letters in the judged text. A text with fewer counts as no answer. A Chinese, Japanese or Korean
+    letter counts twice."""
     unit: Literal["letters", "words"] = "letters"
-    """Whether letters or words are counted. The paper counts words; in scripts without spaces their number is an estimate."""
+    """Whether letters or words are counted. The paper counts words; in scripts without spaces the number of words is only an
+    estimate."""
     mixed: float = Field(0.1, gt=0, lt=0.5, allow_inf_nan=False)
-    """Least share of text outside the main language for which the score's component `mixed` is 1 instead of 0."""
+    """The score's component `mixed` is 1 if at least this share of the text is not in its most frequent language, else 0."""
 
 
 class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
@@ -92,7 +94,7 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
         return SAMPLES.get(self._target(prompt, self.reference(prompt)))
 
     def audit(self, prompt: Prompt) -> str | None:
-        """Return a message if the target is the prompt's own language, which cannot be identified; otherwise None."""
+        """Return a message if the reference names no language and the prompt's own cannot be identified; otherwise None."""
         try:
             self._target(prompt, self.reference(prompt))
         except EnvironmentFailure as failure:
@@ -151,8 +153,8 @@ def shares(text: str, target: str | None, least: int, *, unit: Literal["letters"
 
     Args:
         text: the text. Code and mathematics in it are not counted.
-        target: the target language. Languages too similar to it to tell apart are counted as the target.
-        least: least number of letters; a Chinese, Japanese or Korean letter counts twice.
+        target: the target language, or None. Languages that cannot be told apart from the target count as the target.
+        least: minimum number of letters; a Chinese, Japanese or Korean letter counts twice.
         unit: whether the fractions are of letters or of words.
     """
     counted: defaultdict[str, float] = defaultdict(float)

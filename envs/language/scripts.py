@@ -89,7 +89,7 @@ CHARACTERS_A_WORD: Mapping[str, float] = {"Han": 2, "Kana": 2, "Thai": 4, "Lao":
 
 
 LONGEST_WORD = 20
-"""Length in letters above which a word counts as several: one word for every 20 letters or part of 20."""
+"""Maximum length of one word, in letters. A longer word counts as several: a word of 41 letters counts as three."""
 _GLUE = re.compile(r"[\s!-&(-/:-@\[-`{-~\u2010-\u2015\u2026]++")
 """What parts words: spaces, and signs that would join them; not the apostrophe."""
 

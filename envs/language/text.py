@@ -34,7 +34,7 @@ _JOINED = re.compile(r"[A-Za-z]{2,}+")
 _TAG_WORDS = 4
 
 SPOKEN = 10
-"""Number of words in a row from which text inside mathematics or inline code counts as prose."""
+"""Text inside mathematics or inline code counts as prose if it has at least this many words in a row."""
 
 SPOKEN_IN_BLOCK = 20
 """Like `SPOKEN`, for code blocks. It is higher because queries and declarations can have a dozen words in a row."""

@@ -17,7 +17,9 @@ _KEPT = 20_000
 def verdict_keys(
     toolchain: str, judge: str, policy: Sequence[str], reference: LeanReference, submission: str
 ) -> tuple[str, str]:
-    """Return two cache keys of a verdict: the first for ACCEPT and REJECT, the second, which covers the limits too, for LIMIT.
+    """Return two cache keys of a verdict: the first for ACCEPT and REJECT, the second for LIMIT.
+
+    The second key depends on the task's limits too, because under other limits the verdict may not be LIMIT.
 
     Args:
         toolchain: key of the toolchain with its project.

@@ -21,7 +21,7 @@ _FALSE: tuple[Callable[[int, int], str], ...] = (
 
 
 def canary(seed: int, index: int) -> tuple[str, str]:
-    """Return (text, statement) of false task number `index`; the same arguments give the same task."""
+    """Return (prompt text, false statement) of task number `index`; the same arguments give the same task."""
     digits = sha256_hex(f"lean canary/{seed}/{index}")
     make = _FALSE[int(digits[:8], 16) % len(_FALSE)]
     statement = make(1 + int(digits[8:16], 16) % 99, 2 + int(digits[16:24], 16) % 98)

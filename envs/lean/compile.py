@@ -23,7 +23,10 @@ Ended = Literal["compiled", "error", "missing", "time", "memory", "output", "fil
 """How stage 1 ended. Only `compiled` goes on to stage 2. After `crash`, a control run shows if the submission is to blame."""
 _LIMITS: dict[RunStatus, Ended] = {RunStatus.TIME: "time", RunStatus.MEMORY: "memory", RunStatus.OUTPUT: "output"}
 PARTS = (".olean", ".olean.server", ".olean.private")
-"""Suffixes of a compiled module's files. The first always exists. If the source begins with `module`, the last has proofs."""
+"""Suffixes of a compiled module's files. Only a source that begins with `module` gives more than the first.
+
+In that case the proofs are in the file with the last suffix.
+"""
 _SIGXFSZ = 25
 _RESERVE = 16
 _SHELL_SIGNAL = 128  # a wrapper reports a signal as an exit code above this
@@ -49,7 +52,7 @@ class LeanBox:
 
     Args:
         toolchain: the Lean to start.
-        sandbox: sandbox back end that isolates by itself (`bubblewrap` or `local`).
+        sandbox: sandbox back end, `bubblewrap` or `local`.
         workers: number of runs at a time; by default one per usable core.
         time_factor: factor on the wall and CPU time of all limits, for a slow build or machine.
 
@@ -142,9 +145,9 @@ class LeanBox:
 
 
 def read_end(result: RunResult, wanted: str, limits: LeanLimits) -> Compiled:
-    """Return the result of stage 1 (compiling), from how its process ended and the files it left.
+    """Return the result of stage 1 (compiling), from how its process ended and the files that the process left.
 
-    Compiling succeeded only if the file `wanted` is among them.
+    Compiling succeeded only if the file `wanted` is among these files.
     """
     text = (result.stdout + b"\n" + result.stderr).decode("utf-8", "replace")
     messages = parse_messages(text)

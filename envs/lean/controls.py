@@ -1,7 +1,7 @@
 """Control submissions, good and bad, that are judged before the first verdict. If one is judged wrongly, nothing is scored.
 
-This finds a judge that does not fit this Lean, a broken library, or a sandbox in which nothing works. A passed run is recorded
-in a file of this user, so that other grading processes need not repeat it.
+This test detects a judge that does not fit the installed Lean version, a broken library, or a sandbox in which nothing works. A
+passed test is recorded in a file of this user, so that other grading processes need not repeat it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Case:
     """Pattern of the right verdict: `ACCEPT`, `REJECT/statement`, `REJECT/kernel:*`... Alternatives are separated by `|`."""
     why: str = ""
     control: bool = False
-    """Whether the case is run on first use. Other cases are run only by `verigym lean self-test`."""
+    """Whether the case is judged before the first verdict. Other cases are judged only by `verigym lean self-test`."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def prove_sound(checker: Checker, cases: Sequence[Case] | None = None, notes: Ca
 
     Args:
         checker: the checker to test.
-        cases: by default the cases of the catalogue that are marked as controls.
-        notes: function that returns the folder in which passed runs are recorded.
+        cases: the submissions to judge; None for the cases of the catalogue that are marked as controls.
+        notes: function that returns the folder in which passed tests are recorded; None for this user's temporary folder.
 
     Raises:
         EnvironmentFailure: a case had the wrong outcome, so nothing may be scored.

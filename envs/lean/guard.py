@@ -1,9 +1,11 @@
-"""Refuses a slot, the text after `:=`, that contains more than a proof. A cheap first defence; only the judge decides.
+"""Refuses a slot (the text that the model writes after `:=`) that contains more than a proof.
+
+This is a cheap first defence. A slot that passes is not yet accepted: the judge decides about it.
 
 At a command's keyword, in any column, Lean ends the proof term and reads a command. The command could redefine notation, add
-instances or axioms, or close the namespace that the header opened. Keywords are searched among tokens, so they may occur in
-names (`not_sorry`, `h.end`), comments and strings. Some refused texts would pass the judge: attributes on local functions and
-docstrings are refused as a matter of policy.
+instances or axioms, or close the namespace that the header opened. Only whole tokens count as keywords, so the same letters may
+occur in names (`not_sorry`, `h.end`), comments and strings. The guard also refuses some texts that the judge would accept:
+attributes on local functions, and docstrings.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def refusal(slot: str, banned: frozenset[str] = BANNED) -> str | None:
 def file_refusal(text: str, banned: frozenset[str] = METAPROGRAMS) -> str | None:
     """Return why a whole file is refused (`empty`, `metaprogram:#eval` and the like), or None if it is not.
 
-    The sandbox would contain such code, and no verdict depends on its output. It is refused because no proof needs it.
+    It is refused if it contains a metaprogram: code that Lean would run while it compiles the file. Such code could do no harm,
+    because the sandbox confines it and no verdict depends on its output, but no proof needs it.
     """
     blank = True
     for token in tokens(text):

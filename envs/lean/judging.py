@@ -1,4 +1,7 @@
-"""Stage 2: our Lean program compares and replays the result of stage 1, in its own sandbox, and writes its answer to a file."""
+"""Stage 2: our Lean program judges the compiled file of stage 1, in a sandbox of its own, and writes its answer to a file.
+
+It compares the declaration in the file with the task's statement, and replays the file: Lean's kernel checks it once more.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +48,11 @@ def judge_hash() -> str:
 
 
 class Checker:
-    """Judges submissions in two stages for one toolchain: compiling, and comparing and replaying the result. Thread-safe.
+    """Judges submissions with one toolchain in two stages: stage 1 compiles, stage 2 compares and replays. Thread-safe.
 
     Args:
         box: starts Lean.
-        judge_limits: limits of the second stage.
+        judge_limits: limits of stage 2.
     """
 
     def __init__(self, box: LeanBox, judge_limits: LeanLimits) -> None:

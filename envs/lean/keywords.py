@@ -1,4 +1,4 @@
-"""Keywords of Lean, Batteries and Mathlib, by their role for the guard and for finding declarations."""
+"""Lists of keywords of Lean, Batteries and Mathlib, for the guard (`guard.py`) and for finding declarations in a text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ HASH_COMMANDS = (
     "#instances", "#sample", "#test", "#slim_check", "#plausible", "#aesop", "#with_exporting", "#info_trees", "#eqns",
     "#deprecated", "#unfold", "#whnf", "#trans_imports", "#minimize_imports", "#print_", "#gen_injective", "#grind_lint",
 )  # fmt: skip
-"""Prefixes of commands with a hash. They are listed because `#[1, 2]`, `#s` (a cardinality) and `#(range n)` are terms."""
+"""Prefixes of the commands that begin with `#`. Not every `#` begins a command: `#[1, 2]`, `#s` (a cardinality) and
+`#(range n)` are terms, which a proof may contain."""
 
 BANNED = frozenset(
     {

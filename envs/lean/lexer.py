@@ -1,9 +1,9 @@
 """A small tokenizer of Lean 4 text: enough to tell code from comments and strings, and to find keywords and brackets.
 
-One pass, in linear time, defined for every text. The rules follow the Lean 4 reference, "Lexical structure"
+It accepts every text and reads it in one pass, in linear time. The rules follow the Lean 4 reference, "Lexical structure"
 (https://lean-lang.org/doc/reference/latest/): block comments nest, strings may span lines, `r#".."#` has no escapes,
-`s!"..{term}.."` contains code, `«..»` quotes a name, `h.end` is one identifier. Lean's tokens depend on the notation in scope.
-This tokenizer knows only those symbols with characters that would otherwise be misread.
+`s!"..{term}.."` contains code, `«..»` quotes a name, `h.end` is one identifier. In Lean, the notation in scope decides which
+symbols are one token. This tokenizer knows only the symbols that it would otherwise misread, for example as a bracket.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Output is read line by line, in two forms that may be mixed:
 
 * text: `file:line:col: severity: text`, with `error(name): text` in newer versions, and an end position with the option
-  `-DprintMessageEndPos=true`. Lines after such a head belong to its message. In this form information has no head, so text
-  before the first head becomes an info message without a position.
+  `-DprintMessageEndPos=true`. Lines after such a head belong to its message. In this form, messages of severity info have no
+  head, so text before the first head becomes an info message without a position.
 * `lean --json`: one object per line, with the keys severity, fileName, pos, endPos, kind, caption and data.
 """
 

@@ -20,7 +20,7 @@ class LeanOptions(Options):
     """
 
     lean: str = ""
-    """Path of the binary; by default the variable LEAN4_BIN, `lean` on PATH, or elan's."""
+    """Path of the `lean` binary. If empty: the path in the variable LEAN4_BIN, else `lean` on PATH, else elan's `lean`."""
     project: str = ""
     """Folder of a built Lake project, such as one with Mathlib, whose packages headers may import."""
     lean_path: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class LeanOptions(Options):
     toolchain_paths: tuple[str, ...] = ()
     """More files and folders that this Lean must be able to read in the sandbox, such as the runtime that a wrapper starts."""
     any_toolchain: bool = False
-    """Whether tasks that name a different toolchain are judged with this one instead of being refused."""
+    """Whether a task that names another toolchain than the one in use is judged all the same, instead of being refused."""
     sandbox: Literal["bubblewrap", "local"] = "bubblewrap"
     """Which walls: one bubblewrap a run, or warm cells."""
     backend: Backend = "process"
@@ -36,17 +36,17 @@ class LeanOptions(Options):
     backend_options: Mapping[str, JsonValue] = {}
     """Settings of the screen."""
     recheck_share: float = Field(0.01, ge=0, le=1)
-    """Share of the screen's rejections that are judged afresh all the same; a disagreement turns the screen off."""
+    """Share of the screen's rejections that the full check judges again. If it accepts one, the screen is turned off."""
     comparator: str = ""
-    """Path of leanprover's comparator: what our judge accepts must then pass it, too."""
+    """Path of leanprover's comparator, which then checks each proof that our judge has accepted; empty for no such check."""
     unfenced: bool = False
-    """Whether a completion without any fenced block is the submission itself, as a base model's may be."""
+    """Whether a completion without any fenced block counts as the submission. Base models may write no fences."""
     guard: bool = True
     """Whether a slot with top-level commands or a banned word is refused before Lean sees it."""
     ban: tuple[str, ...] = ()
     """More words that a slot may not hold."""
     allow: tuple[str, ...] = ()
-    """Words that the guard bans and that are allowed here, such as native_decide for tasks that allow its axiom."""
+    """Words that are allowed although the guard normally bans them, such as native_decide for tasks that allow its axiom."""
     max_submission_kb: int = Field(256, ge=1, le=16 * 1024)
     """A longer submission is not compiled: the status is limit."""
     judge_wall_s: float = Field(120.0, gt=0)
@@ -60,7 +60,7 @@ class LeanOptions(Options):
     cache: str = ""
     """A file that keeps verdicts by toolchain, judge, statement and submission; in memory they are kept in any case."""
     canary_header: str = ""
-    """Header of the false statements that training mixes in, such as `import Mathlib`."""
+    """Header, such as `import Mathlib`, of the false statements that training mixes in to detect a broken verifier."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

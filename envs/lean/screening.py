@@ -34,7 +34,7 @@ class Screen(Protocol):
         """Return why `submission` is no proof, as `reason` or `reason: detail`, or None if the full check must decide.
 
         Raises:
-            EnvironmentFailure: the screen is not available. A screen that only failed on this submission returns None.
+            EnvironmentFailure: the screen is not available. If the screen fails on this submission only, the result is None.
         """
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """Splits a declaration into statement and body.
 
 The first `:=` does not always end the statement, because the type may contain one: `(h : x = 1 := by simp)`, `{ re := 1 }`,
-`let y := 2; y = x`. So `:=` inside brackets is skipped, and so is the one that follows a `let` or `have` outside brackets.
+`let y := 2; y = x`. So these are skipped: each `:=` inside brackets, and outside brackets each that belongs to a `let` or
+`have`.
 """
 
 from __future__ import annotations

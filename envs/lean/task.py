@@ -38,7 +38,7 @@ class LeanLimits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     wall_s: float = Field(60.0, gt=0, allow_inf_nan=False)
-    """Seconds from start to end. Lean's heartbeats do not stop compiled loops; this does."""
+    """Seconds of wall time. This stops compiled loops too, which Lean's own limit (heartbeats) does not."""
     cpu_s: float = Field(60.0, gt=0, allow_inf_nan=False)
     """Seconds of CPU time of all its threads together."""
     memory_mb: int = Field(4096, ge=64)
@@ -55,7 +55,7 @@ class LeanReference(Reference):
     """A declaration to prove or to fill in."""
 
     name: str = Field(min_length=1)
-    """The constant that must exist in the end, with its namespaces: `target`, `Foo.target`."""
+    """Full name of the constant that the compiled file must define, with its namespaces: `target` or `Foo.target`."""
     statement: Text
     """The declaration up to, not including, the `:=` of its body: `theorem target : 1 + 1 = 2`."""
     header: Text = ""

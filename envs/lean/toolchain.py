@@ -64,8 +64,9 @@ def find_toolchain(
     """Return the Lean to use. The search runs once for the same arguments.
 
     Args:
-        lean: path of the binary; by default the variable LEAN4_BIN, then `lean` on PATH, then elan's.
-        project: folder with a `lakefile`, whose packages may be imported. If elan is used, its `lean-toolchain` decides.
+        lean: path of the binary. If empty: the path in the variable LEAN4_BIN, else `lean` on PATH, else elan's `lean`.
+        project: folder with a `lakefile`, whose packages may be imported; empty for none. If `lean` is elan's, the project's
+            file `lean-toolchain` decides which version runs.
         lean_path: folders of compiled libraries, instead of those that the project's manifest names.
         toolchain_paths: more files and folders that this Lean must be able to read, such as the runtime that a wrapper starts.
 
@@ -201,9 +202,10 @@ def _outermost(paths: Sequence[str]) -> list[str]:
 
 
 def numbers(version: str) -> tuple[int, ...] | None:
-    """Return (4, 28, 0, n) for a version, or for a name such as `leanprover/lean4:v4.28.0-rc1`, or None if it is neither.
+    """Return (4, 28, 0, n) for a version such as `4.28.0` or a name such as `leanprover/lean4:v4.28.0-rc1`; else None.
 
-    n sorts candidates before their release: it is 0 for `pre`, the number of a candidate, and a large number for a release.
+    `n` makes versions compare in order of time: it is 0 for `pre`, 1 for the release candidate `rc1`, and a large number for a
+    release.
     """
     match = _NUMBERS.fullmatch(version.rpartition(":")[2].strip())
     if match is None:

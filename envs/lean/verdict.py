@@ -49,7 +49,7 @@ class Answer:
     axioms: tuple[str, ...]
     lean: str
     exported: bool = False
-    """Whether this Lean has only the public part of its libraries, so that the judge could not inspect the proofs in them."""
+    """Whether the judge could not inspect the libraries' own proofs, because this Lean has only their public part."""
 
 
 class NoAnswer(ValueError):
@@ -57,16 +57,16 @@ class NoAnswer(ValueError):
 
 
 def read_answer(content: bytes | None, exit_code: int | None, nonce: str, allowed: Collection[str]) -> Answer:
-    """Return the judge's answer, which needs exit code 0 and a well-formed file with the right nonce.
+    """Return the judge's answer. It is valid only with exit code 0 and a well-formed file that contains the right nonce.
 
     Args:
         content: content of the answer file; None if there is no file.
         exit_code: exit code of the judge; None if a signal ended it.
         nonce: the nonce that this judge was given.
-        allowed: the allowed axioms. The axioms that the judge reports are compared with them once more.
+        allowed: the allowed axioms. The judge has checked the proof's axioms; those that it reports are checked again here.
 
     Raises:
-        NoAnswer: any of this does not hold.
+        NoAnswer: the answer is not valid, or accepts a proof with an axiom that is not allowed.
     """
     if exit_code != 0:
         raise NoAnswer(

@@ -82,7 +82,8 @@ def _places(answer: str) -> int:
 def rounded(answer: str, gold: str) -> bool:
     """Return whether `answer` has the same numbers as `gold`. Their order matters only for pairs in parentheses.
 
-    A number that has more digits than its counterpart in `gold` is rounded to as many digits first.
+    If a number of `gold` has decimal places and its counterpart in `answer` has more, the counterpart is first rounded to the
+    same number of places.
     """
     pair = gold.lstrip().startswith("(")
     if pair is not answer.lstrip().startswith("("):
@@ -96,7 +97,7 @@ def rounded(answer: str, gold: str) -> bool:
 
 
 def figures(answer: str, gold: str) -> bool:
-    """Return whether `answer` equals `gold` to three significant figures, and has at least three."""
+    """Return whether `answer` and `gold` are the same number after both are rounded to three significant digits."""
     given, right = value(answer), value(gold)
     return given is not None and right is not None and _three(given) == _three(right)
 
@@ -112,7 +113,7 @@ def _three(number: Fraction) -> Fraction:
 
 
 def probability(answer: str, gold: str) -> bool:
-    """Return whether `answer` equals `gold` up to double precision, because `gold` is written as a double."""
+    """Return whether `answer` and `gold` are the same number in double precision, with which `gold` is written."""
     given, right = value(answer), value(gold)
     if given is None or right is None or abs(given) > 1:
         return False

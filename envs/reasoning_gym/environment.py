@@ -38,9 +38,10 @@ class GymOptions(Options):
     config: Mapping[str, JsonValue] = Field(default_factory=dict)
     """The task's own settings, as the library has them, without `seed` and `size`."""
     answer_in: Literal["boxed", "tag"] = "boxed"
-    r"""Where the answer stands, as the question says at its end: the last `\boxed{}`, or the last `<answer>...</answer>`."""
+    r"""Where in the completion the answer is read: the last `\boxed{}`, or the last `<answer>...</answer>` (`tag`). The
+    question ends with a sentence that asks for this form."""
     skip_thinking: bool = True
-    """Whether what stands before the last `</think>` is left out; a completion that never stops thinking is no answer."""
+    """Whether only the text after the last `</think>` is judged. A completion whose thinking never ends then has no answer."""
     timeout_s: float = Field(10.0, gt=0, allow_inf_nan=False)
     """CPU seconds that the library's scorer may take for an answer."""
 
@@ -70,7 +71,7 @@ class GymReference(Reference):
     answer: str = Field(min_length=1)
     """The right answer, or one of them."""
     seed: int | None = None
-    """The library's seed. Tasks with many right answers need it: with None they cannot be judged."""
+    """The seed from which the library makes the item, or None. Tasks with many right answers cannot be judged without it."""
     config: Mapping[str, JsonValue] = Field(default_factory=dict)
     """The settings that the item was made with."""
     question: str = ""

@@ -78,8 +78,8 @@ def _way_out(item: Item) -> str:
 def cars_of(board: str) -> tuple[list[str], list[tuple[int, int]], frozenset[int], tuple[int, ...]]:
     """Return (labels, shapes, walls, first cells) of a Rush Hour board, a text with one character per cell.
 
-    Labels, shapes and first cells have one entry per car. A shape is (number of cells, distance between their indices). Walls
-    are a set of cell indices.
+    Labels, shapes and first cells have one entry per car. A shape is (number of cells of the car, difference between the
+    indices of two neighbouring cells). The difference is 1 for a horizontal car. Walls are a set of cell indices.
     """
     cars: dict[str, list[int]] = {}
     for cell, label in enumerate(board):

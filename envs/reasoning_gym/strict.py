@@ -34,7 +34,11 @@ def every_car_can_move(item: Mapping[str, Any], answer: str) -> bool:
 
 
 def every_box_can_move(item: Mapping[str, Any], answer: str) -> bool:
-    """Return whether each action moves a box from where it is to an adjacent square, or to its target on the same square."""
+    """Return whether every action of `answer` is possible.
+
+    A possible action takes a box from the square on which it stands to an adjacent square, or puts it onto its target if this
+    target is on the same square.
+    """
     squares = {square: list(things) for square, things in item["metadata"]["initial_state"].items()}
     try:
         plan = read_json(answer)

@@ -93,10 +93,11 @@ NOTES: Mapping[str, str] = {
     "coin_flip": "Give the exact value.",
     "power_function": "Give three significant figures.",
 }
-"""Sentence added to a question, by task, where the question leaves open how exact an answer must be."""
+"""Sentence that is added to the questions of a task, by task name. It says how exact an answer must be."""
 
 FIXED: Mapping[str, Mapping[str, JsonValue]] = {"codeio": {"input_prediction_probability": 0.0}}
-"""Settings that users cannot change. `codeio` never asks for an input: many may be right, and the library knows only one."""
+"""Settings that users cannot change, by task. `codeio` asks only for a program's output: if it asked for the input that gives
+a known output, many inputs could be right, and the library knows only one."""
 
 
 def find_task(name: str) -> Task:

@@ -1,8 +1,9 @@
 """The worker process: loads reasoning-gym once, then makes each item and scores each answer in a separate fork.
 
-A request is `{"op": "make" | "score", "task", "config", "seed"}`; for `score` it also has `question` (as `digest`) and
-`answer`. The reply is `{"question", "answer"}`, `{"score": number}`, `{"changed": true}` if the library now makes a different
-question from this seed, or `{"refused": reason}` if the library rejects this config.
+A request is `{"op": "make" | "score", "task", "config", "seed"}`. For `score` it also has `answer`, and in `question` the hash
+of the question (see `digest`). The reply to `make` is `{"question", "answer"}` and that to `score` is `{"score": number}`, or
+`{"changed": true}` if the library now makes a different question from this seed. The reply to both is `{"refused": reason}` if
+the library rejects this config.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`code_with_feedback`: the model writes a program, reads the results of the public tests, and writes the program again.
 
-The verdict is that of `code` on the program of the last turn, by all tests. Sessions run only the public tests. The calls, the
-expected results and the number of the hidden tests are hidden from the model and from every process that an episode starts.
+The verdict is that of `code`: the program of the last turn is judged by all tests. Sessions run only the public tests. What the
+hidden tests call, what they expect and how many there are stays unknown to the model and to every process that an episode
+starts.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class FeedbackOptions(CodeOptions):
     public: int | tuple[int, ...] = 1
     """Which tests are public: a number n for the first n, or positions counted from 0. At least one test must stay hidden."""
     rounds: int = Field(3, ge=1, le=50)
-    """How many programs an episode may have. The last one is judged without a reply."""
+    """How many programs the model may write in an episode. It gets no feedback on the last one."""
     show_expected: bool = True
     """Whether a reply shows what a failed public test expected. The call and the program's own output are always shown."""
     max_failures: int = Field(3, ge=1, le=100)
@@ -122,7 +123,8 @@ class FeedbackSession:
     def respond(self, turn: Turn) -> Reply:
         """Run the public tests on the program in `turn` and return which failed.
 
-        A turn without a program counts as a round too.
+        Return instead that the episode is over if all public tests pass or no round is left. A turn without a program uses up a
+        round too.
 
         Raises:
             EnvironmentFailure: the sandbox failed, or a public test is broken.

@@ -77,7 +77,7 @@ class _Row(BaseModel):
 
 
 class FileState(NamedTuple):
-    """The path of a file, and the data that show whether it is still the file that was hashed."""
+    """A file's path, with its size and modification time. If these are unchanged, the file's earlier hash is still valid."""
 
     path: str
     size: int

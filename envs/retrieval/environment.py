@@ -36,26 +36,28 @@ class RetrievalReference(MatchReference):
     kind: str = "normalised"
     """The way of comparing, by its name in `match`."""
     world: str = ""
-    """Which generated documents the question is about; empty for a corpus of your own."""
+    """Key of the generated world (a set of documents) that the question is about; empty if the corpus is the user's."""
 
 
 class RetrievalOptions(Options):
     """Where the documents are, and who judges."""
 
     corpus: str = ""
-    """A JSONL file, or a folder of them, with `id`, `title` and `text` a line; empty for generated documents and questions."""
+    """A JSONL file, or a folder of JSONL files. Each line has `id`, `title` and `text`. If empty, documents and questions are
+    generated."""
     judged_by: Literal["match", "math"] = "match"
     """The environment that judges the answer."""
     judge_options: Mapping[str, JsonValue] = {}
     """Options of that environment."""
     hops: Literal[1, 2] | None = None
-    """Generated questions: number of documents that an answer needs; None for questions of both kinds."""
+    """For generated questions: number of documents that lead to an answer, 1 or 2; None for a mixture of both."""
     people: int = Field(40, ge=4, le=2000)
-    """Generated documents: people in each task's world, with half as many towns and half as many companies."""
+    """For generated documents: number of people that each task's documents are about. There are half as many towns and half as
+    many companies."""
     page_chars: int = Field(3000, ge=200, le=100_000)
     """Characters of a page, as `open` gives them."""
     index_folder: str = ""
-    """Where indexes of large corpora are kept; empty for the temporary folder."""
+    """Folder in which indexes of large corpora are stored; empty for this user's folder in the temporary directory."""
     max_reply_chars: int = Field(4096, ge=64)
     """A longer result of a tool is cut in the middle."""
     max_calls: int = Field(8, ge=1)
@@ -172,7 +174,8 @@ class RetrievalEnvironment(ToolEnvironment):
     def demonstrate(self) -> Callable[..., Completion] | None:
         """Return a function that makes a demonstration episode, or None for a given corpus.
 
-        In a demonstration the documents that a generated question needs are looked up. It serves a supervised cold start.
+        A demonstration calls the tools to look up the documents that lead to the answer, and then answers. A model can be
+        trained on demonstrations before RL (a supervised cold start).
         """
         return self._demonstrated if self._generated else None
 

@@ -30,7 +30,7 @@ from verigym.envs.user_tmp import own_folder
 VERSION = "1"
 """Raised whenever rankings may change."""
 LARGE_BYTES = 4 * 2**20
-"""Size of the corpus files from which the index is stored on disk. An index of smaller files is made in about a second."""
+"""If the corpus files have at least this size, their index is stored on disk. For less, making it takes about a second."""
 MOST_WORDS = 64
 """Words of a query that count."""
 
@@ -123,7 +123,7 @@ class Index:
         return [Hit(self._documents.read(int(place)), float(scores[place])) for place in order]
 
     def document(self, one: str) -> Document | None:
-        """Return the document whose id is `one`, or None if there is none.
+        """Return the document whose id is `one`, or None if no document has this id.
 
         Raises:
             EnvironmentFailure: the document can no longer be read.

@@ -46,7 +46,7 @@ class FileSource:
 
 
 class CorpusTool:
-    """The tool `search` or `open` over a source of documents. It has no state; to open it is to get the source's index."""
+    """The tool `search` or `open` for the documents of a source. It has no state: opening it only loads the source's index."""
 
     def __init__(self, kind: type[Search] | type[Read], source: Source, page_chars: int) -> None:
         self._kind, self.source, self._page_chars = kind, source, page_chars

@@ -31,7 +31,10 @@ GOODS = (
     "scales soap tiles umbrellas varnish violins"
 ).split()
 FEWEST_ANSWERS = min(len(TRADES), len(GOODS))
-"""Size of the smallest set from which an answer is drawn uniformly: a guess is right with probability 1 / FEWEST_ANSWERS."""
+"""Size of the smallest set from which an answer is drawn uniformly.
+
+A guess is right with a probability of at most 1 / FEWEST_ANSWERS.
+"""
 
 _ONSETS = (
     "b",
@@ -94,7 +97,8 @@ class Relation:
     ask: str
     """A question, with `{}` for the entity."""
     refer: str = ""
-    """If the fact names a second entity: a phrase for the second entity, with `{}` for the first, such as `the mayor of {}`."""
+    """A phrase for the entity that the fact names, with `{}` for the entity that has the fact, such as `the mayor of {}`.
+    Empty if the fact names no entity."""
     to: Kind | None = None
 
 

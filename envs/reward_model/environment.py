@@ -31,17 +31,20 @@ class RewardModelOptions(Options):
     revision: str | None = None
     """Branch, tag or commit on the hub; a commit makes the verdicts repeatable."""
     reads: Reads = "answer"
-    """`answer`: what follows the thinking (DeepSeek-R1's helpfulness); `whole`: everything (its harmlessness)."""
+    """What the model reads. `answer`: the text after the thinking (as in DeepSeek-R1's helpfulness reward); `whole`: all text
+    (as in its harmlessness reward)."""
     cut_off: Cut = "floor"
-    """A completion that the token limit cut off gets the floor, or is judged as it stands (`judge`)."""
+    """For a completion that the token limit has cut off. `floor`: it gets the floor; `judge`: it is judged as it stands."""
     max_chars: int = Field(200_000, ge=1)
     """A longer text is not judged: the status is limit."""
     max_tokens: int = Field(4096, ge=1)
-    """Most tokens the model is given, prompt and template included; at most what the model has positions for."""
+    """Maximum number of input tokens, prompt and template included. The model's own maximum of positions also applies."""
     too_long: Literal["limit", "head", "tail"] = "limit"
-    """A text that does not fit is not judged (status limit), or only its first tokens (`head`) or its last (`tail`)."""
+    """What happens to a text that is too long for `max_tokens`. `limit`: it is not judged and gets the status limit; `head`:
+    only its first tokens are judged; `tail`: only its last."""
     normalise: Literal["sigmoid", "linear"] = "sigmoid"
-    """`sigmoid`: 1 / (1 + e^-z), from 0 to 1; `linear`: z, clipped to -clip..clip; with z = (output - mean) / std."""
+    """How the model's output becomes a reward, with z = (output - mean) / std. `sigmoid`: 1 / (1 + e^-z), from 0 to 1;
+    `linear`: z, clipped to -clip..clip."""
     mean: float = Field(0.0, allow_inf_nan=False)
     """Subtracted from the output. Measure it on answers of your own policy."""
     std: float = Field(1.0, gt=0, allow_inf_nan=False)

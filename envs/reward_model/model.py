@@ -1,8 +1,9 @@
 """Reward models loaded through transformers, once per process, run in batches. torch and transformers are imported when needed.
 
-The policy's text never goes through the chat template. The template is rendered with a stand-in for the text and cut at the
-stand-in, and the tokens of the text are put between the halves. So no template drops or rewrites the thinking, no marker in the
-text ends a turn, and the number of tokens left for the text is known exactly.
+The policy's text never goes through the chat template. Instead, the template is rendered with a stand-in for this text. The
+result is split at the stand-in, and the tokens of the text are put between the two parts. So the template cannot drop or
+rewrite the thinking, no control token written in the text can end the turn, and the number of tokens left for the text is known
+exactly.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
 """Episodes of several turns in worker processes: hundreds of live sessions on a few workers.
 
-`api` has `Sessions` and `Episode`. `engine` has the threads: one `owner` for each of the `workers`. A worker process runs
-`child`, holds its sessions in a `host`, and sends messages that `wire` validates. `record` has what the parent process keeps of
-an episode. `replay` reopens an episode in another process and finds out who is to blame for a crash. `answers` has the results
-for callers, and `stats` the counts.
+In the caller's process:
+
+- `api`: `Sessions` and `Episode`, which callers use; `answers`: the results that they get; `stats`: the counts.
+- `engine`: chooses a worker for each episode; `owner`: the thread of one worker; `workers`: the workers themselves.
+- `record`: what is kept of an episode; `replay`: reopens an episode on a new worker after a crash, and finds out whether the
+  model's turn or our side is to blame; `wire`: validates a worker's answers.
+
+In a worker process: `child`, its main function, and `host`, which holds the open sessions.
 """
 
 from verigym.envs.sessions.answers import Answer, SessionLimit

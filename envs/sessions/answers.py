@@ -25,7 +25,7 @@ class Answer:
 class SessionLimit(Exception):
     """A turn of the model crashed its session twice, while a control session without that turn survived.
 
-    The episode ends with the finish reason `limit` and the outcome `{"limit": why}`, and scores the floor.
+    The episode ends with the finish reason `limit` and the outcome `{"limit": MESSAGE}`, and scores the floor.
     """
 
     def __init__(self, why: str) -> None:

@@ -101,7 +101,7 @@ class Sessions:
 
         Args:
             prompt: a task of one of the environments.
-            seed: name of the episode, which keys the session's randomness.
+            seed: any text that names the episode; the session's random numbers are derived from it.
             turns: recorded turns of a saved episode that has not ended (`Completion.turns`). They are replayed, and the episode
                 goes on from there.
 
@@ -160,7 +160,8 @@ class Episode:
     def end(self) -> Future[Mapping[str, JsonValue]]:
         """Close the session and return a future of its outcome. Idempotent, also after the last reply.
 
-        The future raises the error that an earlier turn raised, unless the session could still be closed and has an outcome.
+        If an earlier turn failed, the future raises that turn's error. The exception is a session that was still closed in
+        order after the error: the future then has its outcome.
         """
         return self._do(Job("end", self._record, Future()))
 

@@ -1,7 +1,8 @@
 """The open sessions of one process, which answers requests about them one at a time.
 
-A request has an `op` and the number of an `episode`. The operations are `open` (with `environment`, `prompt`, `seed`), `turn`
-(with `text`), `close`, `drop`, which closes without an outcome, and `ping`, which has no episode. `wire.Said` is the answer.
+A request has the fields `op` (the operation) and `episode` (a number). The operations are `open` (with `environment`, `prompt`
+and `seed`), `turn` (with `text`), `close`, `drop`, which closes a session without returning its outcome, and `ping`, which has
+no field `episode`. Each answer is a `wire.Said`.
 """
 
 from __future__ import annotations

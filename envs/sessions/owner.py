@@ -38,12 +38,12 @@ class Owner:
     """One worker and the thread that owns it.
 
     Args:
-        worker: the worker, started when first needed. The kernel ends it when this thread ends.
+        worker: the worker, started when first needed. Its process must not outlive this thread: the kernel then kills it.
         player: plays episodes on the worker.
         counters: counts of how episodes ended.
-        idle_s: seconds for which a session may be unused.
-        over: called when an episode of this worker is over.
-        unusable: called when no worker can ever be started; returns the error for callers.
+        idle_s: seconds after which an unused session is closed.
+        over: called with this owner when one of its episodes is over.
+        unusable: called with the error when no worker can ever be started; returns the exception that callers get.
     """
 
     def __init__(
@@ -86,7 +86,8 @@ class Owner:
         """Kill the worker, after a grace period if it is idle, and wait until the thread has ended.
 
         Args:
-            patient: whether to wait for the thread even if its present work cannot be killed.
+            patient: whether to wait without limit. If False, stop waiting after the grace period: the thread may be running a
+                session in this process, which cannot be killed.
         """
         kill_at = time.monotonic() + GRACE_S
         while self._thread.is_alive() and self._thread is not threading.current_thread():

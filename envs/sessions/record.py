@@ -49,7 +49,7 @@ class EpisodeRecord:
 
 
 def played_before(turns: Sequence[Turn]) -> list[Played]:
-    """Return `turns`, from a saved episode that has not ended, as played turns.
+    """Return `turns`, from a saved episode that has not ended, as `Played` turns: each turn of the model with its reply.
 
     Raises:
         UsageError: `turns` does not begin with a turn of the assistant, or ends with one.

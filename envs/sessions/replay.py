@@ -5,8 +5,9 @@ sent once more. If the worker dies again, a control session decides: the same pr
 If the control survives, the turn is to blame: `SessionLimit`, and the episode scores the floor. If the control dies too, our
 side is to blame: `EnvironmentFailure`, and the episode has no reward.
 
-An episode that gets other replies when it is replayed cannot go on. But if its own turn had ended the worker, the turn is still
-tried and may be blamed: otherwise a model could ask a tool for the time, and then hang, to take the episode out of the loss.
+An episode that gets other replies when it is replayed cannot go on, and normally has no reward. But if a turn of this episode
+had ended the worker, this turn is still sent once more and may be blamed. Otherwise a model could avoid a bad reward: it could
+ask a tool for the time, so that the replay gets another reply, and then hang.
 `grading/kill_rule.py` applies the same rule to verdicts.
 """
 
@@ -34,12 +35,12 @@ from verigym.envs.sessions.workers import Worker, WorkerDied
 PING_AFTER_S = 0.05
 """Idle seconds after which a worker is pinged before a turn, so that the turn is not blamed for an earlier death."""
 LONGEST_TURN = 1_000_000
-"""Maximum characters of a turn. The text, calls and arguments of a longer turn may exceed a message between processes."""
+"""Maximum characters of a turn. A longer turn, with its calls and arguments, may not fit into a message between processes."""
 _SHOWN = 200
 
 
 class DiffersAnew(EnvironmentFailure):
-    """Raised if a session was opened again and its recorded turns, sent again, got replies other than the recorded ones."""
+    """Raised if a session is opened again and its recorded turns do not get the recorded replies."""
 
 
 def closed() -> EnvironmentFailure:
@@ -53,10 +54,11 @@ class Player:
     Args:
         worker: the worker that holds the sessions.
         numbers: source of episode numbers for control episodes.
-        breakers: circuit breakers by environment name.
+        breakers: circuit breakers by environment name. They refuse new episodes of an environment for a while if opening its
+            sessions ends workers.
         counters: counts of deaths, replays and turns.
         log: log for deaths and other trouble.
-        closing: function that returns whether to give up.
+        closing: function that returns whether the `Sessions` object is being closed, so that all work is given up.
         start_timeout_s: seconds in which the worker must start. If it takes longer twice, it is not started a third time for
             the same turn.
     """

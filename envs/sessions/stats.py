@@ -18,7 +18,7 @@ class SessionStats:
     ended: int
     """Episodes with an outcome."""
     failures: int
-    """Episodes that our side could not go on with, which get no reward."""
+    """Episodes that were given up because of a failure on our side. They get no reward."""
     limits: int
     """Episodes in which a turn of the model was to blame (`SessionLimit`)."""
     deaths: int

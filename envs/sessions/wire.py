@@ -52,7 +52,7 @@ class Said(BaseModel):
     problem: str = ""
     """What went wrong and changes nothing for the episode."""
     down: str = ""
-    """Why this process cannot go on, for example for lack of memory. The process is then replaced. Empty if it can."""
+    """Why the worker process cannot go on, for example for lack of memory: it is then replaced. Empty if it can go on."""
     retire: bool = False
     """Whether the process is short of memory and should be replaced before the next turn."""
 

@@ -1,5 +1,5 @@
 """Rewards for how an answer is written, not for whether it is right: length, repetition, effort.
 
-These rewards ignore correctness, so an echo of the prompt or garbage may score. By default, `WeightedSum` requires that their
-weights stay below the weight of the part that judges correctness.
+These rewards ignore correctness, so a completion that repeats the prompt or is garbage may score too. Therefore `WeightedSum`
+by default requires that the weights of these rewards stay below the weight of the part that judges correctness.
 """

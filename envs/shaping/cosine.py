@@ -32,12 +32,12 @@ class CosineLength(Composition):
         wrong: reward of a wrong answer at length 0 and at the limit.
         beyond: reward of any completion longer than `limit`.
         unit: unit of length, as in `length`.
-        outrank: accept rewards with which a wrong answer may get as much as a right answer within the limit.
+        outrank: whether settings are accepted with which a wrong answer may get as much as a right answer within the limit.
         name: name of this environment.
 
     Raises:
-        UsageError: the rewards are not in a valid order, `limit` is not positive, or a wrong answer could reach the reward of a
-            right one.
+        UsageError: more than one environment is given, `limit` is not positive, or a wrong answer could get as much as a right
+            one while `outrank` is False.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class CosineLength(Composition):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Return no fixed expectations, because the reward depends on the length."""
+        """Return expectations that allow any verdict on sample completions, because the reward depends on the length."""
         return ExpectedVerdicts(gold="free", empty="free", echo="free", garbage="free", hacks="free")
 
     def combine(self, prompt: Prompt, completion: Completion) -> Score:

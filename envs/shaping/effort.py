@@ -32,11 +32,11 @@ class EffortOptions(Options):
     high: int = Field(8192, ge=1)
     """Most thinking at high effort."""
     at_least: float = Field(0.0, ge=0, lt=1, allow_inf_nan=False)
-    """Least thinking, as a fraction of the budget. Below it the reward falls linearly, to 0 for no thinking."""
+    """Minimum length of the thinking, as a fraction of the budget. Below it the reward falls linearly, to 0 at no thinking."""
     slack: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Beyond the budget the reward falls linearly, to 0 at (1 + slack) times the budget."""
     unit: Unit = "auto"
-    """What is counted. `auto`: tokens where the completion carries them, else words."""
+    """Unit of length. `auto`: tokens if the completion has token ids, else words."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -69,8 +69,8 @@ class EffortEnvironment(BaseEnvironment[EffortReference, EffortOptions]):
     def judge(self, prompt: Prompt, reference: EffortReference, completion: Completion) -> Score:
         """Return the score of the thinking's length, measured against the budget.
 
-        The thinking is all text before the last closing think tag. Only the tokenizer knows which tokens are thinking; their
-        share is estimated by characters.
+        The thinking is all text before the last closing think tag. In tokens, its length is estimated from its share of the
+        completion's characters, because only the tokenizer knows which tokens belong to it.
         """
         text = completion.text
         if not text.strip():

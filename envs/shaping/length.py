@@ -1,7 +1,8 @@
 """The `length` environment: rewards a length near a target, or by a cosine from short to long.
 
-The cosine is that of "Demystifying Long Chain-of-Thought Reasoning in LLMs" (2502.03373), section 4. Its reward depends on
-whether the answer is right, which this environment does not know: see `CosineLength` in `cosine.py` for the whole of it.
+The cosine is that of "Demystifying Long Chain-of-Thought Reasoning in LLMs" (2502.03373), section 4. In the paper, the reward
+also depends on whether the answer is right, which this environment does not know. `CosineLength` in `cosine.py` has the paper's
+whole reward.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ class LengthOptions(Options):
     """How length is rewarded."""
 
     kind: Literal["target", "cosine"] = "target"
-    """`target`: 1 at the target, falling linearly to 0 at `width` * target away. `cosine`: 1 at length 0, 0 at the target."""
+    """How the reward depends on the length. `target`: 1 at the target, falling linearly to 0 at a distance of `width` * target.
+    `cosine`: falling along a cosine from 1 at length 0 to 0 at the target."""
     target: int = Field(1000, ge=1)
-    """The length with reward 1; for the cosine, the length from which on the reward is 0."""
+    """For `target`: the length with reward 1. For `cosine`: the length at which, and beyond which, the reward is 0."""
     width: float = Field(1.0, gt=0, le=1, allow_inf_nan=False)
     """Distance from the target at which the reward reaches 0, as a fraction of the target."""
     unit: Unit = "auto"
-    """What is counted. `auto`: tokens where the completion carries them, else words."""
+    """Unit of length. `auto`: tokens if the completion has token ids, else words."""
 
     @model_validator(mode="after")
     def _width_is_used(self) -> Self:

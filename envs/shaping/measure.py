@@ -26,7 +26,7 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}{_PUNCTUATION}]++|[{_PUNCTUAT
 
 
 def words(text: str) -> list[str]:
-    """Return the words of `text`: runs of letters and digits, single signs, and single characters of scripts without spaces.
+    """Return the words of `text`. Punctuation marks, and characters of scripts without spaces, are a word each.
 
     Vowel signs and other marks stay with their word, so Hindi and Tamil words are not split.
     """

@@ -42,11 +42,11 @@ class OverlongOptions(Options):
     """Where the punishment begins and where it is full."""
 
     limit: int = Field(20480, ge=1)
-    """The length from which on the punishment is full (DAPO: 20,480 tokens)."""
+    """The length at which, and beyond which, the punishment is -1 (DAPO: 20,480 tokens)."""
     cache: int = Field(4096, ge=1)
-    """The last part of the limit, over which the punishment grows from 0 to -1 (DAPO: 4,096 tokens)."""
+    """Length of the interval just below `limit` in which the punishment grows from 0 to -1 (DAPO: 4,096 tokens)."""
     unit: Unit = "auto"
-    """What is counted. `auto`: tokens where the completion carries them, else words."""
+    """Unit of length. `auto`: tokens if the completion has token ids, else words."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

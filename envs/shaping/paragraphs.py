@@ -1,7 +1,7 @@
 """The `paragraphs` environment: rewards readable layout, with no paragraph too long and no more code blocks than allowed.
 
-DeepSeek-R1 (arXiv 2501.12948, section 2.3.3) leaves chains of thought with long paragraphs and code blocks out of the data of
-its supervised stage. It gives no length.
+The idea is from DeepSeek-R1 (arXiv 2501.12948, section 2.3.3): chains of thought with long paragraphs and code blocks are left
+out of its supervised training data. The paper does not say how long a paragraph may be.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class ParagraphsOptions(Options):
     longest: int = Field(300, ge=1)
     """Most words or characters (`unit`) of a paragraph. A paragraph of twice this length halves the reward."""
     unit: Literal["words", "characters"] = "words"
-    """What is counted in a paragraph. In a script without spaces each character is a word. A paragraph has at least one word
-    for every 20 characters."""
+    """Unit in which a paragraph's length is counted. In a script without spaces each character is a word. A paragraph counts as
+    at least one word for every 20 characters, even if its spaces are missing."""
     code_blocks: int | None = Field(None, ge=0)
     """Most fenced code blocks; with more the reward is 0. None: any number."""
 

@@ -28,7 +28,7 @@ class RepetitionOptions(Options):
     worst: float = Field(-1.0, lt=0, allow_inf_nan=False)
     """The punishment that nothing but repetition nears."""
     unit: Literal["words", "tokens"] = "words"
-    """Words (each character of Chinese, Japanese, Thai... is one) or the tokens that the completion carries."""
+    """What an n-gram consists of: words (each character of Chinese, Japanese, Thai... is one) or the completion's token ids."""
 
 
 class RepetitionEnvironment(BaseEnvironment[RepetitionReference, RepetitionOptions]):

@@ -261,9 +261,11 @@ class ToolSession:
     Args:
         tools: the tools by name.
         options: limits on the calls of a turn.
-        seed: name of the episode, which keys its randomness.
+        seed: any text that names the episode; the tools' random numbers are derived from it.
         calls: format in which the model writes calls; by default the format named in `options`.
-        controls: successful calls, shared by all episodes of an environment and used to tell who is to blame for a failed call.
+        controls: successful calls, shared by all episodes of an environment. They are repeated to find out whether a failed
+        call
+            or our side is to blame.
     """
 
     def __init__(

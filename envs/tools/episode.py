@@ -20,7 +20,7 @@ def run_episode(env: Interactive, prompt: Prompt, policy: Policy, *, seed: str =
         env: an interactive environment.
         prompt: a task of `env`.
         policy: function from the messages so far to the assistant's next text. Its exceptions are not caught.
-        seed: name of the episode, which keys the session's randomness.
+        seed: any text that names the episode; the session's random numbers are derived from it.
         max_turns: maximum number of turns of the assistant. An episode that is not over by then has the finish reason `turns`.
 
     Returns:

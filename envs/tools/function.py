@@ -66,9 +66,9 @@ def open_tool(tool: Tool, seed: str, opened: Iterable[OpenTool]) -> OpenTool:
     """Return `tool`, opened for an episode.
 
     Args:
-        tool: one of the environment's tools. If it has a method `open_beside(opened, seed)`, it shares a state with other tools
-            of the episode, as the tools of one server do, and may continue with the server that they have started.
-        seed: names the episode and the tool.
+        tool: one of the environment's tools. If it has a method `open_beside(opened, seed)`, this method is called instead of
+            `open`. Tools of one server have it, because in an episode they share a server, which the first of them starts.
+        seed: text that names the episode and the tool; the tool's random numbers are derived from it.
         opened: the tools that are already open in this episode.
     """
     beside: Callable[[Iterable[OpenTool], str], OpenTool] | None = getattr(tool, "open_beside", None)
@@ -119,7 +119,10 @@ class FunctionTool(Generic[P, R]):
         self.__doc__, self.__module__, self.__qualname__ = function.__doc__, function.__module__, function.__qualname__
 
     def __reduce__(self) -> str:
-        """Return the tool's name for pickling. Workers import the tool by it, because the decorated name refers to the tool."""
+        """Return the name of the decorated function, for pickling.
+
+        Since that name now refers to the tool, a worker gets the tool by importing this name.
+        """
         return self.__qualname__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -153,11 +156,16 @@ def tool(*, name: str) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Any = None, *, name: str | None = None) -> Any:
     """Return a tool made from a function, described by its docstring. Its annotations give the arguments' JSON schema.
 
-    The annotations also validate the arguments. If the function raises `ToolError`, the model reads the message. OSError,
-    ImportError and EnvironmentFailure are failures on our side and end the episode without a reward. But if a control call,
-    which worked before, works again, the failed call's arguments are to blame and the episode goes on (`running.py`). Any other
-    exception is a bug of the tool: the model reads its type and message, the episode goes on, and the outcome counts the
-    exception.
+    The annotations also validate the arguments. What happens if the function raises an exception depends on its type:
+
+    * `ToolError`: the model reads the message.
+    * OSError, ImportError, EnvironmentFailure: an earlier successful call (a control) is repeated. If the control fails too,
+    the
+      failure is on our side and the episode ends without a reward. If the control works, the arguments of the failed call are
+      to blame and the episode goes on. `running.py` has the details.
+    * Any other exception is a bug of the tool: the model reads its type and message, the episode goes on, and the outcome
+    counts
+      the exception.
 
     Raises:
         UsageError: the function has no docstring, a parameter has no type, or there are `*args` or `**kwargs`.

@@ -38,7 +38,7 @@ class McpOptions(Options):
     command: tuple[str, ...] = Field(min_length=1)
     """The program that serves over standard input and output, and its arguments."""
     env: Mapping[str, str] = {}
-    """Variables for the server, beside PATH, HOME and the few that MCP clients pass on."""
+    """Environment variables for the server, in addition to PATH, HOME and the few others that MCP clients pass on."""
     cwd: str = ""
     """The folder in which it runs; empty for the present one."""
     shared: bool = False
@@ -46,7 +46,7 @@ class McpOptions(Options):
     only: tuple[str, ...] = ()
     """Names of the tools to take; empty for all."""
     prefix: str = Field("", pattern=r"^[A-Za-z0-9_]*$")
-    """Prefix of the tools' names, for the case that two servers have tools of the same name."""
+    """Text put before each tool's name, to keep tools of the same name on two servers apart."""
     timeout_s: float = Field(10.0, gt=0)
     """Wall time of a call."""
     start_timeout_s: float = Field(15.0, gt=0)

@@ -1,8 +1,9 @@
 """Runs a server, and ends it with all processes that it started when the parent process is gone or asks for it.
 
-A separate program, `python -I -S mcp_supervisor.py PARENT COMMAND...`, which imports nothing of ours and starts in
+It is a separate program, `python -I -S mcp_supervisor.py PARENT COMMAND...`, which imports nothing of ours and starts in
 milliseconds. A server is often started through a launcher (`npx`, `uvx`): killing only the launcher would leave the server
-running. SIGTERM ends everything, and so does the death of the parent's thread that started this program.
+running. The supervisor ends everything when it gets SIGTERM. It also does so when the thread that started it ends, which is a
+thread of the process PARENT.
 """
 
 from __future__ import annotations

@@ -42,9 +42,10 @@ def read_calls(text: str, tools: Sequence[ToolSpec] = ()) -> tuple[ToolCall, ...
 
     Args:
         text: the turn of the model.
-        tools: tools whose schemas give the types of values. If the schema allows a string, the value is a string, except that
-            `null` is null if the schema allows null too. Otherwise the value is read as strict JSON, or as Python's True, False
-            or None. A value stays a string if its type is not one that the schema allows, or if the schema names no type.
+        tools: tools whose schemas give the types of the parameters. If the schema of a parameter allows strings, its value is
+            kept as text, except that the text `null` becomes None if the schema allows null too. Otherwise the value is read as
+            strict JSON, or as Python's True, False or None. If the result has a type that the schema does not allow, or if the
+            schema names no type, the value stays text.
     """
     place = after_thinking(text)
     schemas = {tool.name: tool.parameters for tool in tools}

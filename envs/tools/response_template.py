@@ -21,9 +21,9 @@ from verigym.envs.contract.session import ToolSpec
 
 FIELD = "tool_calls"
 MAX_CALL_CHARS = 16_384
-"""A longer call is not read. The cost of a template's patterns cannot be bounded, so the length of their input is."""
+"""Maximum length of a call that is read. It bounds the input of the template's patterns, since their cost has no bound."""
 MAX_PATTERN_CHARS = 2_048
-"""Like `MAX_CALL_CHARS`, if the template finds arguments with a pattern: its time may grow with the square of the length."""
+"""The same for a template that finds arguments with a pattern: its time may grow with the square of the length."""
 
 
 class ResponseTemplate:

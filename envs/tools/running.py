@@ -1,9 +1,10 @@
-"""Runs the calls of one episode, and finds out who is to blame when a tool fails.
+"""Runs the calls of one episode, and finds out whether the call or our side is to blame when a tool fails.
 
-A tool fails by raising EnvironmentFailure, OSError or ImportError. Then our side is to blame, and the episode has no reward.
-But the model chooses the arguments: it could name a missing file, a host that does not answer, or endless work, and so take its
-episodes out of the loss. So a control decides, as in `contract/blame.py`: the tool's first and its last successful call in this
-process, in any episode, are repeated, each on a newly opened tool. If both fail, or none is known, our side is to blame. If one
+A tool fails by raising EnvironmentFailure, OSError or ImportError. If our side is to blame, the episode has no reward. But the
+model chooses the arguments: to avoid a bad reward, it could name a missing file, a host that does not answer, or endless work.
+
+So controls decide, as in `contract/blame.py`. They are the tool's first and its last successful call in this process, in any
+episode, and are repeated, each on a newly opened tool. If both controls fail, or there are none, our side is to blame. If one
 succeeds, the failed call is made once more, also on a new tool. If it fails again, the call is to blame, and the model is told.
 """
 
@@ -40,8 +41,8 @@ class Result(NamedTuple):
 class Controls:
     """Control calls of each tool: its first and its last successful call, over all episodes of an environment in this process.
 
-    They are repeated to find out who is to blame for a failed call. The last call alone would not suffice, since the model may
-    have chosen a call that works only once.
+    They are repeated to find out whether a failed call or our side is to blame. The last successful call alone would not
+    suffice, because the model may have chosen a call that works only once.
     """
 
     def __init__(self) -> None:
@@ -63,7 +64,7 @@ class OpenTools:
     Args:
         tools: the tools by name.
         seed: name of the episode.
-        controls: calls that succeeded before, repeated to tell who is to blame for a failed call.
+        controls: calls that succeeded before. They are repeated to find out whether a failed call or our side is to blame.
     """
 
     def __init__(self, tools: Mapping[str, Tool], seed: str, controls: Controls) -> None:
@@ -76,8 +77,9 @@ class OpenTools:
 
         Args:
             call: the call that the model wrote.
-            end: monotonic time from which a failed call is not tried again. If the control call works, the failed call is then
-                to blame without a second try.
+            end: a `time.monotonic()` value. A call that fails later gets no second try: if a control call works, the failed
+            call
+                is to blame at once.
 
         Raises:
             EnvironmentFailure: the tool failed on our side, now or in an earlier call.

@@ -37,7 +37,7 @@ class TextOptions(Levelled, Options):
     """Options of families whose answers are texts."""
 
     skip_thinking: bool = True
-    """Whether what stands before the last `</think>` is left out; a completion that never stops thinking is no answer."""
+    """Whether only the text after the last `</think>` is judged. A completion whose thinking never ends then has no answer."""
 
 
 class TextReference(Reference):
@@ -55,7 +55,7 @@ def at(level: int, values: Sequence[int]) -> int:
 class NumberPuzzle(ProceduralEnvironment):
     """Base class of puzzles whose answers are numbers.
 
-    They are judged as in `math`, but sums and unreduced fractions are refused.
+    The answers are judged as in `math`, but sums and unreduced fractions are refused.
     """
 
     options_type = NumberOptions
@@ -66,7 +66,7 @@ class NumberPuzzle(ProceduralEnvironment):
         return cast(NumberOptions, self.options).level
 
     def stream(self) -> str:
-        """Return the environment's name and level, so that the tasks of two levels are drawn independently."""
+        """Return the key of this puzzle's random draws: its name and level, so that two levels have independent tasks."""
         return f"{self.name}/level {self.level}"
 
     def examples(self) -> Sequence[Prompt]:
@@ -97,7 +97,7 @@ class TextPuzzle(GeneratedTasks[R, Opts]):
         return self.options.level
 
     def stream(self) -> str:
-        """Return the environment's name and level, so that the tasks of two levels are drawn independently."""
+        """Return the key of this puzzle's random draws: its name and level, so that two levels have independent tasks."""
         return f"{self.name}/level {self.level}"
 
     @abstractmethod

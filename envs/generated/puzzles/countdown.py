@@ -26,7 +26,7 @@ class CountdownReference(Reference):
     target: int
     """The number to reach."""
     answer: str | None = None
-    """An expression that reaches the target, used as the gold; None if no such expression is known."""
+    """An expression that reaches the target. It serves as the gold (the known right answer). None: no expression is known."""
 
     @model_validator(mode="after")
     def _answer_is_right(self) -> Self:
@@ -46,7 +46,7 @@ class CountdownOptions(TextOptions):
 
 
 def wrong(reference: CountdownReference, answer: str, *, use_all: bool) -> str:
-    """Return what is wrong with the expression `answer`, or an empty string if it reaches the target by the rules."""
+    """Return what is wrong with the expression `answer`, or an empty string if it reaches the target and obeys the rules."""
     try:
         value, numbers, stated = work_out(answer)
     except Unreadable as problem:
@@ -70,9 +70,10 @@ class CountdownEnvironment(TextPuzzle[CountdownReference, CountdownOptions]):
     options_type = CountdownOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Return a task with random numbers and a target, made by combining two random numbers at a time until one is left.
+        """Return a task with random numbers and a target.
 
-        The numbers are drawn again until the target is positive, not too large and different from all the given numbers.
+        To make the target, two of the numbers at a time are combined by a random operation, until one number is left. All is
+        drawn again until this last number is positive, not too large and different from all the given numbers.
         """
         while True:
             given = sorted(rng.randint(1, at(self.level, LARGEST)) for _ in range(at(self.level, SIZES)))

@@ -14,7 +14,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def later(day: date, count: int, *, weekdays: bool = False) -> date:
-    """Return the date `count` days after `day` (before it if negative).
+    """Return the date `count` days after `day`, or before `day` if `count` is negative.
 
     With `weekdays`, Saturdays and Sundays are not counted.
     """
@@ -29,7 +29,10 @@ def later(day: date, count: int, *, weekdays: bool = False) -> date:
 
 
 class DatesEnvironment(TextPuzzle[TextReference, TextOptions]):
-    """Tasks to count days forward (levels 1 and 2), forward or back (3), or weekdays forward or back (4 and 5)."""
+    """Tasks to count days from a date. Levels 1 and 2 count forward, higher levels forward or back.
+
+    Levels 4 and 5 count only weekdays (Monday to Friday).
+    """
 
     name = "dates"
     version = "1"

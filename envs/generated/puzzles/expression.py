@@ -16,7 +16,7 @@ _MEANING = {"times": "*", "cdot": "*", "div": "/", "left": "", "right": ""}
 class Unreadable(ValueError):
     """The text is not an arithmetic expression, or divides by zero.
 
-    The message continues a sentence that begins "the answer".
+    The message is the end of a sentence whose beginning, "the answer", the caller adds: "divides by zero", for example.
     """
 
 
@@ -84,9 +84,10 @@ def _quotient(value: Fraction, divisor: Fraction) -> Fraction:
 
 
 def work_out(text: str) -> tuple[Fraction, list[int], Fraction | None]:
-    """Return (value, numbers, stated) of the arithmetic expression `text`.
+    """Return (value, numbers, stated) of the arithmetic expression `text`, which may end in `= NUMBER`.
 
-    `numbers` are the numbers in it, in order, and `stated` is the value after an equals sign, or None.
+    `value` is the value of the expression, `numbers` are the numbers in it, in order, and `stated` is the number after the
+    equals sign, or None if there is no equals sign.
 
     Raises:
         Unreadable: `text` is not an arithmetic expression, or divides by zero.

@@ -56,9 +56,9 @@ class StringsEnvironment(TextPuzzle[TextReference, TextOptions]):
                 return Made(f"Take the word {start}. In this order: {'; '.join(steps)}. What is the result?", word)
 
     def problem(self, reference: TextReference, answer: str) -> str:
-        """Return what is wrong with `answer`, which must have the same letters as the reference.
+        """Return what is wrong with `answer`, which must be the same text as the reference's answer.
 
-        Case matters; quotes are ignored.
+        Case matters. Quotes around the answer are ignored.
         """
         for mark in ('"', "'", "`"):
             if len(answer) > 2 and answer[0] == answer[-1] == mark:

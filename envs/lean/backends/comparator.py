@@ -1,7 +1,8 @@
-"""leanprover's comparator as a second, stricter judge: it replays a text export, optionally with another kernel too.
+"""Runs leanprover's comparator as a second, stricter judge of the proofs that our own judge has accepted.
 
-It builds two modules of a Lake project in its own sandbox (landrun) and needs lean4export. Before its first use, it is tested
-once on a proof that it must accept and on one that it must refuse.
+Comparator builds two modules of a Lake project, the task and the submission, in its own sandbox (landrun). Then it exports the
+proofs as text (with lean4export) and has Lean's kernel check the export, and optionally another kernel too. Before its first
+use, comparator is tested once on a proof that it must accept and on one that it must refuse.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""lean-dojo, for theorems of a repository that it has traced: makes tasks from the files, and is a screen (pre-check).
+"""lean-dojo as a screen (pre-check) for theorems of a repository that it has traced; also makes tasks from such a repository.
 
-lean-dojo does not check axioms and sets no time limit, and importing it starts git and may log in to GitHub. So it runs only if
-it is chosen, in a separate process with limits, and the proofs that it passes still go through the full check.
+lean-dojo does not check axioms and sets no time limit, and importing it starts git and may log in to GitHub. Therefore it runs
+only if the user chooses it, in a separate process with limits, and the proofs that it passes still go through the full check.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class DojoOptions(Options):
     commit: str = Field(min_length=7)
     """The commit that was traced."""
     files: Mapping[str, str]
-    """Full name of a theorem -> its file in the repository. A theorem that is not listed gets the full check alone."""
+    """Full name of a theorem -> its file in the repository. Proofs of a theorem that is not listed skip this screen and get
+    only the full check."""
     timeout_s: float = Field(300.0, gt=0)
     """Wall time of a check; lean-dojo sets none."""
     memory_mb: int = Field(16384, ge=256)
@@ -62,7 +63,7 @@ class DojoScreen:
     """Rejects submissions by LeanDojo's `check_proof`, each in a new process.
 
     Args:
-        toolchain: not used; the traced repository has its own.
+        toolchain: not used; the traced repository has a toolchain of its own.
         options: options that name the repository.
 
     Raises:
@@ -81,7 +82,7 @@ class DojoScreen:
         self.options = options
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return a reason if LeanDojo's check refuses the proof, or None if it passes or the repository lacks the theorem."""
+        """Return a reason if LeanDojo's check refuses the proof; None if it passes, gives no answer or lacks the theorem."""
         file = self.options.files.get(reference.name)
         if file is None:
             return None

@@ -43,7 +43,7 @@ class InteractScreen:
     """Rejects submissions by one LeanInteract server, used by one thread at a time.
 
     Args:
-        toolchain: not used; the project decides.
+        toolchain: not used; the option `project` decides which Lean runs.
         options: options of the server.
 
     Raises:
@@ -68,7 +68,7 @@ class InteractScreen:
         self._header: tuple[str, int] | None = None
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return the error or placeholder that the server finds, or None if it finds none or did not answer."""
+        """Return the error or `sorry` that the server finds, or None if it finds neither or does not answer."""
         body = solution_file(reference.model_copy(update={"header": ""}), submission)
         with self._lock:
             try:

@@ -26,7 +26,7 @@ class KiminaOptions(Options):
     url: str = Field("http://localhost:8000/api/check", pattern=r"^https?://")
     """Its address for checks."""
     timeout_s: float = Field(60.0, gt=0)
-    """Seconds that the server gives a proof; the request waits ten more."""
+    """Seconds after which the server stops checking a proof. The client waits ten seconds longer for the response."""
     api_key_env: str = ""
     """Name of the environment variable that holds the key; empty for none."""
     reuse: bool = True
@@ -56,7 +56,7 @@ class KiminaScreen:
             self._headers["Authorization"] = f"Bearer {key}"
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return the error or placeholder that the server finds, or None if it finds none or gave no valid answer.
+        """Return the error or `sorry` that the server finds, or None if it finds neither or gives no valid answer.
 
         Raises:
             EnvironmentFailure: no server answers, or it refuses the request itself.

@@ -29,7 +29,7 @@ class LineClient:
     It runs in the sandbox, and only one thread may use it.
 
     Args:
-        box: starts the program. No slot is held, so the caller must limit the number of programs.
+        box: sandbox that starts the program. The program takes no slot of it, so the caller must limit the number of programs.
         job: the program to start, in mode exec.
         reply_bytes: maximum size of a reply.
 

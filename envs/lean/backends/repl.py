@@ -1,7 +1,9 @@
-"""leanprover-community/repl as a screen: its processes have the header loaded, so that a wrong proof costs no import.
+"""leanprover-community/repl as a screen, a pre-check that may reject a proof but never accept one.
 
-Each command runs in the environment that the header left. A process serves many submissions, so its replies may reject a proof
-but never accept one. A process is ended after a number of submissions, or if it grew, was too slow or gave an invalid reply.
+Its processes keep the header loaded, so that rejecting a wrong proof takes no time for imports. Each submission runs in the
+state in which the header left Lean. A process may not accept proofs, because it serves many submissions and an earlier one may
+have tampered with it. It is replaced after a number of submissions, or if it uses too much memory, is too slow or gives an
+invalid reply.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class ReplOptions(Options):
     size: int | None = Field(None, ge=1)
     """Most processes at a time; by default one a usable core."""
     uses: int = Field(100, ge=1)
-    """Submissions after which a process is replaced, because it keeps the environment of each in memory."""
+    """Number of submissions after which a process is replaced, because it keeps the state after each of them in memory."""
     growth_mb: int = Field(2048, ge=1)
     """A process is also replaced when it uses this many MiB more than after loading the header."""
     memory_mb: int = Field(8192, ge=64)
@@ -203,7 +205,7 @@ class ReplScreen:
         self.pool = ReplPool(box.box, box.job((), {}, limits), options)
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return the error or placeholder that the REPL finds, or None if it finds none or did not answer."""
+        """Return the error or `sorry` that the REPL finds, or None if it finds neither or does not answer."""
         body = solution_file(reference.model_copy(update={"header": ""}), submission)
         started = time.monotonic()
         try:

@@ -1,4 +1,4 @@
-"""Reads a rejection from a REPL's reply, by message severities and placeholders. The wording of messages does not count."""
+"""Decides whether a REPL's reply rejects a proof: it does if it has an error or a `sorry`. The messages' wording is ignored."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _DETAIL_CHARS = 200
 
 
 def rejection(reply: Mapping[str, Any]) -> str | None:
-    """Return `error: TEXT` or `axiom:sorryAx` for a reply with an error or a placeholder, or None for any other reply.
+    """Return `error: TEXT` for a reply with an error, `axiom:sorryAx` for one with a `sorry`, or None for any other reply.
 
     Args:
-        reply: JSON object with `messages`, each with a severity, and `sorries`. Other fields are ignored.
+        reply: JSON object with `messages`, each with a severity, and `sorries`, a list. Other fields are ignored.
     """
     messages = reply.get("messages")
     for message in messages if isinstance(messages, list) else ():
