@@ -1,10 +1,9 @@
 r"""Turns Unicode text into what the lexer reads: ASCII characters, TeX commands, and letters of words.
 
-The parser must read the same text as a person who looks at
-it. Characters without width or meaning (zero-width spaces and joiners, variation
-selectors) are dropped, for the text looks the same without them. Characters that change how their neighbours look or in which
-order they stand (bidirectional controls, right-to-left letters, combining marks, NUL and other controls) are refused: with
-them, the text on the screen and the text that is read could differ.
+The parser must read the same text as a person who looks at it. Characters without width or meaning (zero-width spaces and
+joiners, variation selectors) are dropped, for the text looks the same without them. Characters that change how their neighbours
+look or in which order they stand (bidirectional controls, right-to-left letters, combining marks, NUL and other controls) are
+refused: with them, the text on the screen and the text that is read could differ.
 """
 
 from __future__ import annotations
