@@ -28,7 +28,7 @@ from verigym.envs.math.environment import MathEnvironment, MathOptions, MathRefe
 from verigym.sandbox import Program, SandboxFailure
 
 FLOAT_DIGITS = 15
-"""A printed decimal with at least this many significant digits is taken for a binary float as Python prints it."""
+"""A printed decimal with at least this many significant digits is taken for a float that Python printed."""
 
 _DECIMAL = re.compile(
     r"(?<![\w.])(?P<mantissa>[0-9]++\.[0-9]++)(?P<exponent>[eE][-+]?[0-9]{1,4}+)?(?:(?=[ij](?!\w))|(?![\w.]))"
@@ -46,11 +46,14 @@ class ProgramOfThoughtOptions(MathOptions, SandboxedOptions):
     labels: bool = True
     """Whether words that announce an answer may stand before it on its line: `The answer is 9`."""
     program: Method = "fenced"
-    """What the program is: the last fenced block (fenced); that, or all text if there is no fence (fenced_or_all); all text."""
+    """What the program is. fenced: the last fenced block. fenced_or_all: the last fenced block, or the whole text if there is
+    none. all: the whole text."""
     function: str | None = None
-    """A function of the program whose value is printed at its end, such as PAL's `solution`; null for programs that print."""
+    """A function that the program defines, such as PAL's `solution`. Its value is printed after the program. Null: the program
+    prints the answer itself."""
     float_digits: int | None = Field(12, ge=6, le=FLOAT_DIGITS)
-    """Significant digits to which printed decimals of 15 or more are rounded: 0.30000000000000004 is 0.3. Null: no rounding."""
+    """Printed decimals with 15 or more significant digits are rounded to this many: 0.30000000000000004 becomes 0.3. Null: no
+    rounding."""
     limits: CodeLimits = CodeLimits(output_kb=256)
     """What a run may use."""
     max_program_kb: int = Field(256, ge=1, le=16 * 1024)

@@ -77,7 +77,8 @@ UNPRINTED_COMMANDS = frozenset(
     "boxed fbox beginboxed underline mathcal mathscr mathfrak mathit ensuremath mathop mathbin mathrel mathord mathopen "
     "mathclose mathpunct n smash mathsf mathtt left right nobreak allowbreak displaylimits protect".split()
 )
-"""Control sequences that print nothing themselves; an argument in braces is kept. A lone `n` is an escaped line end."""
+"""Control sequences that print nothing themselves. If they have an argument in braces, it is kept. `n` is among them because of
+escaped line ends."""
 
 BOX_COMMANDS = frozenset(("boxed", "fbox", "beginboxed"))
 
@@ -87,7 +88,7 @@ TEXT_COMMANDS = frozenset(
 )
 """Control sequences whose argument is text."""
 UPRIGHT_COMMANDS = frozenset("mathrm operatorname operatornamewithlimits".split())
-"""Text commands whose argument may also be a constant or a function."""
+"""Those of `TEXT_COMMANDS` whose argument may also be a constant or a function."""
 
 UNPRINTED_ARGUMENT = frozenset("color textcolor colorbox hspace vspace hskip vskip kern mspace mkern fontsize".split())
 """Control sequences whose first argument is not printed."""

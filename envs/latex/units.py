@@ -1,7 +1,7 @@
 """Units of measurement: one canonical name for all spellings of a unit.
 
-Canonical names are singular and in lower case: the symbol of metric units (`cm`, `kg`), the word of others (`mile`, `hour`,
-`dollar`). An unknown word after a number is a unit too (`12 apples`), by its singular in lower case.
+Canonical names are the symbol for metric units (`cm`, `kg`), and the singular word in lower case for others (`mile`, `hour`,
+`dollar`). An unknown word after a number is a unit too (`12 apples`). Its canonical name is its singular in lower case.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _DIMENSIONS = {"square": "^2", "sq": "^2", "cubic": "^3", "cu": "^3", "平方": 
 
 
 def known_unit(word: str) -> str | None:
-    """Return the canonical name of the unit that `word` stands for in prose (`Miles`, `cm`), or None."""
+    """Return the canonical name of the unit that `word` means in prose (`Miles`, `cm`); None if it is no known unit."""
     found = _CANONICAL.get(word)
     if found is None and word[:2] in ("平方", "立方"):
         base = _CANONICAL.get(word[2:])
@@ -140,7 +140,7 @@ def known_unit(word: str) -> str | None:
 
 
 def formula_unit(word: str) -> str | None:
-    r"""Return the canonical name of a unit that may follow a number or a bracket without `\text` (`5cm`), or None."""
+    r"""Return the canonical name of the unit `word`, if it may stand without `\text` after a number (`5cm`), else None."""
     return None if len(word) < 2 or word in _NOT_IN_FORMULAS else known_unit(word)
 
 
@@ -168,7 +168,7 @@ def is_plural(word: str) -> bool:
 
 
 def is_common(word: str) -> bool:
-    """Return whether `word` may be part of a name of counted things, and not a comment on the number before it."""
+    """Return whether `word` after a number may belong to the name of counted things, and is no comment on the number."""
     low = word.lower()
     if not word.isascii():
         return True

@@ -2,11 +2,11 @@ r"""The vocabulary of formulas: functions, constants, connectives, number words;
 
 Inside `\text` and outside `$...$` every run of letters is a word. In formulas TeX reads `abc` as a product, but models omit
 `\text`, so these rules apply:
-- Known functions, constants, Greek letters and connectives are themselves (`sin`, `pi`, `or`).
+- Known functions, constants, Greek letters and connectives keep their meaning (`sin`, `pi`, `or`).
 - Several capitals are one name (`APC`), except two capitals that also stand alone elsewhere (`RC+R+C`).
 - A capital before small letters starts a word (`Evelyn`).
-- Small letters are a word if there are at least five with a vowel, or three or four with a vowel and no operator beside them,
-  unless they go up the alphabet in steps of at most two (`abc`, `xyz`, `def` are products).
+- Small letters are a product if they go up the alphabet in steps of at most two (`abc`, `xyz`, `def`). Otherwise they are a
+  word if there are five or more with a vowel among them, or three or four with a vowel and no operator beside them.
 - A function's name followed by one or two letters is that function of a variable (`sinx`, `lnx`), except for English words.
 """
 
@@ -60,7 +60,7 @@ NOT_UNITS = frozenset(
     "approximately about roughly nearly almost around either neither nor both also wait hmm i it we you this these those "
     "answer correct wrong true false yes would could should might may can cannot must only else otherwise unless except".split()
 )
-"""Words that begin a condition, a doubt or a sentence, and are never units."""
+"""Words that are never units, since they begin a condition, express a doubt or belong to a sentence."""
 
 ALWAYS_WORDS = frozenset("yes no Yes No true false none odd even all any not never undefined YES NO TRUE FALSE NONE".split())
 _SHORT_WORDS = frozenset("is of if no an be by we it at to so us my he".split())

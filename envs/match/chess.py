@@ -1,4 +1,4 @@
-"""Kind `chess`: a move in a position. With python-chess, it is judged whether it is legal, mates, or is one of the best."""
+"""Kind `chess`: judges, with python-chess, whether a move in a position is legal, mates, or is one of the best moves."""
 
 from __future__ import annotations
 

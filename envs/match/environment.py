@@ -1,4 +1,4 @@
-"""The `match` environment: compares an answer with a reference, whose `kind` names an entry of `KINDS`."""
+"""The `match` environment: compares an answer with a reference. The reference's field `kind` names an entry of `KINDS`."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ class MatchOptions(Options):
     """Where answers are looked for."""
 
     answer_in: tuple[Where, ...] | None = None
-    """Places in order of trust: boxed, tag (`<answer>`), fence, label (`Answer:`), all. None: the kind's own."""
+    """Where the answer is looked for, in this order: boxed, tag (`<answer>`), fence, label (`Answer:`), all (the whole
+    completion). None: the places that the kind lists."""
     skip_thinking: bool = True
-    """Whether what stands before the last `</think>` is left out; a completion that never stops thinking is no answer."""
+    """Whether the text before the last `</think>` is left out. A completion whose thinking never ends then has no answer."""
 
 
 class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):

@@ -19,15 +19,17 @@ class MatchReference(Reference):
     kind: str
     """The way of comparing: exact, normalised, numeric, choice, list, json, regex, sql, sudoku, queens, chess."""
     answer: JsonValue = None
-    """The right answer; for exact, normalised and numeric a list means that any of them is right. For sql the right query."""
+    """The right answer. For exact, normalised and numeric, a list holds alternatives, each of which is right. For sql, the
+    right query."""
     choices: tuple[str, ...] = ()
     """choice: the texts that the letters A, B, C... stand for."""
     by: Literal["either", "letter", "text"] = "either"
-    """choice: whether the letter, the text or either is the answer."""
+    """choice: whether an answer has to give the letter, the text, or either of them."""
     tolerance: float = Field(0.0, ge=0, allow_inf_nan=False)
     """numeric, list: how far a number may be off."""
     relative_tolerance: float = Field(0.0, ge=0, lt=1, allow_inf_nan=False)
-    """numeric, list: how far a number may be off, as a share of the right one; the larger of the two tolerances counts."""
+    """numeric, list: how far a number may be off, as a fraction of the right number. The larger of `tolerance` and this one
+    counts."""
     ordered: bool = True
     """list, sql: whether the order of items or rows matters."""
     setups: tuple[str, ...] = ()
@@ -41,13 +43,13 @@ class MatchReference(Reference):
     goal: Literal["legal", "mate", "best"] = "legal"
     """chess: any legal move, a move that mates, or one of the moves in `answer`."""
     example: str | None = None
-    """regex, sudoku: an answer that is right, from which the gold is written."""
+    """regex, sudoku: a right answer, which serves as the gold."""
 
 
 class Verdict(NamedTuple):
-    """Whether the answer is right, or None if there is no answer of the kind asked for.
+    """The verdict on an answer. `right` is None if there is no answer of the kind asked for.
 
-    `limit` is set if judging hit a limit.
+    `limit` tells whether judging hit a limit.
     """
 
     right: bool | None
@@ -68,6 +70,6 @@ class Kind:
     gold: Callable[[MatchReference], str | None]
     """Returns the answer that is right."""
     where: tuple[Where, ...] = ("boxed", "tag")
-    """Places of the answer, in order of trust. They are used if the option `answer_in` is None."""
+    """Where the answer is looked for, in this order, if the option `answer_in` is None."""
     needs: Callable[[], None] | None = None
     """Raises EnvironmentFailure where a package is absent."""

@@ -94,7 +94,7 @@ def _exactly(tolerance: float) -> Fraction:
 
 
 def as_number(given: object) -> Fraction | None:
-    """Return the number that a reference gives as a number or as a text, or None if it gives none."""
+    """Return the exact number that `given`, a number or a text in a reference, stands for; None if it is not a number."""
     if isinstance(given, bool):
         return None
     if isinstance(given, int):

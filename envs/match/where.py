@@ -18,10 +18,10 @@ class Place(NamedTuple):
 
 
 def find_answer(text: str, places: Sequence[Where]) -> Place:
-    r"""Return the answer at the first of `places` that holds one; `text` is the completion without its thinking.
+    r"""Return the answer at the first of `places` that has an answer; `text` is the completion without its thinking.
 
-    If a place occurs several times, the last counts. A box does not count if it is only part of the stated answer
-    (`-\boxed{5}`, or two boxes joined by "or").
+    If a place occurs several times in `text`, its last occurrence counts. No answer is returned if the box has only a part of
+    the stated answer (`-\boxed{5}`, or two boxes joined by "or").
     """
     for place in places:
         if place == "boxed":

@@ -6,8 +6,8 @@
 - `reading/`: parses LaTeX or plain text into a tree: tokens, then a recursive grammar with a depth limit.
 - `equality/`: decides whether two expressions are equal, by exact values, canonical forms and values at sample points,
   within a budget of work.
-- `judging/`: decides whether an answer says what the gold says, by the gold's type; matters of taste are options
-  (`policy`).
-- `symbolic/`: compares two trees with SymPy in another process. Texts reach a parser of SymPy's only with the option
-  `math_verify`, in a separate process.
+- `judging/`: decides whether an answer makes the gold's claim. The gold's type (number, set, equation...) selects the
+  comparison; options (`policy`) decide what mathematics leaves open.
+- `symbolic/`: compares two trees with SymPy in another process. It sends trees, not text. Only the option `math_verify` passes
+  the text of an answer to SymPy's parser, in a separate process.
 """

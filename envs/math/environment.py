@@ -39,7 +39,8 @@ class MathReference(Reference):
     """The correct answer of a task, or several alternatives of which any is right."""
 
     answer: str | tuple[str, ...]
-    r"""The gold: plain, in `$...$`, `\(...\)` or `\boxed{...}`; or a number. A list means that any of them is right."""
+    r"""The gold: a number, or a text, plain or in `$...$`, `\(...\)` or `\boxed{...}`. A list holds alternatives, each of which
+    is right."""
 
     @field_validator("answer", mode="before")
     @classmethod
@@ -73,15 +74,18 @@ class MathOptions(TierOptions):
     """Options for extracting and comparing answers."""
 
     extract: tuple[Method, ...] = Field(("boxed",), min_length=1)
-    """Where the answer stands: boxed, hash (####), final ("final answer is"), label (A:, Answer:), last; or a list of these."""
+    """Where the answer stands: boxed, hash (after ####), final (after "final answer is"), label (after A: or Answer:) or last
+    (the last number or formula). With a list of these, the first that finds an answer counts."""
     gold_boxes: GoldBoxes = "row"
-    """Which boxes count in a gold with several: those joined by commas, `and`, `or` or nothing (row), the last, or all."""
+    """Which boxes count if a gold has several. row: the last box, with the boxes before it that are joined to it by a comma,
+    `and`, `or` or nothing. last: only the last box. all: all boxes."""
     labels: bool = False
     """Whether words that announce an answer may stand in the box with it: `Answer: 9`."""
     escapes: bool = False
     r"""Whether to mend texts in which `\t` and `\f` became control characters, so that `\text` lost its backslash."""
     string_tier: bool = True
-    """Whether an answer spelled like the gold is right without a deeper tier. Off, `verigym validate` tests those tiers."""
+    """Whether an answer spelled like the gold is right at once. If false, the later tiers judge it too, so that
+    `verigym validate`, which submits golds as answers, tests these tiers."""
     max_answer_chars: int = Field(2000, gt=0, le=20_000)
     """A longer answer is not read: the status is limit."""
 

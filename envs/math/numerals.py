@@ -1,15 +1,16 @@
 r"""Reads number literals: finds where a number ends, and its value. Also reads numbers in Chinese characters.
 
 Conventions, decided by what may follow the first digits:
-- `1,234,567.8`, `1{,}234`, `1,\!234`: a comma groups thousands where every group after it has three digits and the first has
-  one to three and does not start with 0. In brackets (`(100,200)`) a bare comma separates, unless a later group starts with 0
-  (`(5,000)`), which no number in a list does.
+- `1,234,567.8`, `1{,}234`, `1,\!234`: a comma groups thousands if every group after the first has three digits, and the first
+  group has one to three digits and does not start with 0. In brackets, a bare comma separates elements (`(100,200)`). Only if a
+  later group starts with 0 does it group thousands there (`(5,000)`), since no number in a list starts with 0.
 - `1 234`, `1\,234`, `1~234`: a single space groups thousands in the same way.
-- `1.234,56`: a comma after grouping points is the decimal mark. So is `0,111` (a thousands group cannot start with 0) with
-  three digits or with a zero after the comma, and `{,}` before any other number of digits than three.
-- A comma with a blank after it separates: `1, 200` is two numbers and `1,200` is one. This does not depend on the text that is
-  compared with it, so neither of the two is a right answer for the other.
-- Any other comma separates: `1,22` and `1000,99` are lists, unless the caller knows better (`decimal_comma`).
+- `1.234,56`: a comma after points that group thousands is the decimal mark. A comma after a single 0 is the decimal mark if
+  three or more digits follow (`0,111`), or two of which the first is 0 (`0,05`). `{,}` is the decimal mark if it does not group
+  thousands.
+- A comma with a blank after it separates: `1, 200` is two numbers and `1,200` is one. The gold does not change how an answer is
+  read, so neither of these is a right answer for the other.
+- Any other comma separates: `1,22` and `1000,99` are lists. With the argument `decimal_comma`, they are decimals.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from verigym.envs.math.tree import Mul, Neg, Node, Number, Pow, TooLarge
 
 MAX_DIGITS = 2_000
 MAX_EXPONENT = 1_000
-"""Greatest exponent of ten in a number such as `1e5`. With a greater one, `1e100000` becomes a product with a power of ten."""
+"""Greatest exponent of ten in a number such as `1e5`. A number with a greater exponent, such as `1e100000`, becomes a product
+with a power of ten."""
 
 _SPACE = r"(?: |~|\\[ ,;:])"
 _RUN = re.compile(r"[0-9]++(?:(?:\{,\}|,\s?\\!\s{0,4}|,)[0-9]++)*")
@@ -99,9 +101,9 @@ def literal(digits: str) -> Node:
 
 
 def scientific(value: Fraction, decimals: int, power: int) -> Node:
-    """Return `value` times ten to the power of `power`, as one number, or as a product if the exponent is beyond the limit.
+    """Return `value` times ten to the power of `power`: one number, or a product if `power` exceeds `MAX_EXPONENT`.
 
-    `decimals` is the number of written decimals of `value`.
+    `decimals` is the number of decimal places with which `value` was written.
     """
     if abs(power) <= MAX_EXPONENT:
         return Number(value * Fraction(10) ** power, decimals, "scientific")

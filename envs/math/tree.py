@@ -104,8 +104,9 @@ class Call:
 
     Names in `FUNCTIONS` have a known meaning; all others are unknown functions, as in `f(x)`.
 
-    These also count as unknown, so that no two are equal by mistake: `modulus` (see `Relation`); `cross`, the product of
-    vectors or sets; and the connectives `and`, `or`, `xor`, `not`, `implies`, `iff` between names, as in `p \lor q`.
+    The following also count as unknown functions, so that two of them are equal only if their arguments are: `modulus` (see
+    `Relation`); `cross`, the product of vectors or sets; and the connectives `and`, `or`, `xor`, `not`, `implies`, `iff`
+    between names, as in `p \lor q`.
     """
 
     name: str
@@ -158,7 +159,8 @@ class InBase:
 class Clock:
     """A time of day: `12:30`, `3:05 pm`.
 
-    A text that may also be a ratio (`7:32`) is a `Clock`; other ratios are a `Relation`.
+    A text that may be either a time or a ratio, such as `7:32`, becomes a `Clock`. A ratio that cannot be a time becomes a
+    `Relation`.
     """
 
     hour: int
@@ -169,7 +171,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Elements in brackets: a tuple, an interval, a set or a vector. The brackets and the gold tell which it is.
+    """Elements in brackets: a tuple, an interval, a set or a vector. The brackets and the gold tell which of these it is.
 
     `opening` and `closing` are each one of ( ) [ ] { } < >. TeX's own braces around a list (`{1,2}`) have the opening `tex{`
     and the closing `}`. A group of one element is kept only for sets, lists in square brackets and `(a,)`.

@@ -1,4 +1,4 @@
-"""Rule-based verifier of a solution's arithmetic: recomputes in exact fractions the values that its steps state to be equal."""
+"""Rule-based verifier of a solution's arithmetic: recomputes both sides of each equation in its steps, in exact fractions."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Verifier:
         self._verdicts.append(StepVerdict(self._claims, self._wrong, self._missed))
 
     def verdicts(self) -> list[StepVerdict]:
-        """Return the verdicts of all steps. Equations are judged with the final values of their variables."""
+        """Return the verdicts of all steps. Variables in equations have the values that the solution finds for them."""
         verdicts = list(self._verdicts)
         uses = Counter(name for equation in self._equations for name in equation.names())
         uses.update(self._stated.keys())

@@ -1,8 +1,8 @@
 r"""Finds the claims of a step, which are chains such as `(3 + 4) * 2 = 7 * 2 = 14`, in one linear pass over its plain text.
 
-A side of a chain is a run of numbers, letters, signs, brackets and LaTeX commands. Words between a number and a sign are the
-number's unit (`12 red pens + 5 pens`); any other word ends the side. A side whose meaning may depend on words around it (`the
-product of 3 + 4 = 12`) is kept and marked as not whole: it counts as a claim that cannot be judged.
+A side of a chain is a run of numbers, letters, signs, brackets and LaTeX commands. Words between a number and the next operator
+or equals sign are the number's unit (`12 red pens + 5 pens`); any other word ends the side. A side whose meaning may depend on
+words around it (`the product of 3 + 4 = 12`) is kept and marked as not whole: its claim counts as one that cannot be judged.
 """
 
 from __future__ import annotations

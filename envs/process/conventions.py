@@ -2,14 +2,15 @@ r"""Builds the input of a process reward model by its convention: task, steps, a
 
 - `qwen` (Qwen2.5-Math-PRM, arXiv 2501.07301, and its model card): the chat template, with `<extra_0>` after each step. The
   reward is P(class 1) of a two-class head at that token.
-- `shepherd` (Math-Shepherd, arXiv 2312.08935, and its model card): the task, a space, lines `Step 1: ... \u043a\u0438`. The
-  reward is P(`+`) of a language model's softmax over `+` and `-` at the last token of each line.
+- `shepherd` (Math-Shepherd, arXiv 2312.08935, and its model card): the task, a space, then a line for each step:
+  `Step 1: ... \u043a\u0438`. The reward is P(`+`) of a language model's softmax over `+` and `-` at the last token of each
+  line.
 - `tokens` (TRL's PRMTrainer): the task and each step with a separator, tokenized piece by piece. The reward is a token
   classifier's probability at the separator's last token.
 
-The positions of the marks follow from how the text is put together and are not searched for, so a mark that the solution itself
-contains does not end a step. Marks and special tokens in the task and the solution are also broken up by a space, so that the
-model does not see them as tokens.
+The positions of the marks are known from putting the text together. The text is not searched for marks, so a mark that the
+solution itself contains does not end a step. Marks and special tokens in the task and the solution are also broken up by a
+space, so that the model does not see them as tokens.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def encode(tokenizer: Any, messages: Sequence[Message], steps: Sequence[str], co
 
 
 def tag_id(tokenizer: Any, convention: Convention) -> int:
-    """Return the id of the last token of the step tag, which is the one that the model cards use."""
+    """Return the id of the last token of the step tag. The model cards read the rewards at this token."""
     ids = tokenizer.encode(convention.tag, add_special_tokens=False)
     return int(ids[-1])
 

@@ -34,15 +34,16 @@ class ProcessOptions(Options):
     kind: Literal["arithmetic", "qwen", "shepherd", "tokens"] = "arithmetic"
     """`arithmetic` recomputes what steps state; the others are conventions of process reward models."""
     split: Splitting | Ends = "paragraphs"
-    """Where steps end: at blank lines (`paragraphs`), line breaks (`lines`), before numbered lines, after `sentences`; or texts
-    of your own that end a step, such as `[",", "</think>"]`."""
+    """Where steps end. `paragraphs`: at blank lines. `lines`: at line breaks. `numbered`: before numbered lines. `sentences`:
+    after sentences. A list such as `[",", "</think>"]`: after each of these texts."""
     final_answer: bool = True
-    """Whether a last step that states the final answer is judged too. If not, it is left out."""
+    """Whether the last step is also judged if it states the final answer. If false, such a step is left out."""
     aggregate: Aggregation = "min"
-    """How the rewards of the steps give that of the solution: the least, their product, the last, their mean; never a sum."""
+    """How the rewards of the steps are combined into the reward of the solution. `min`: the least. `product`: their product.
+    `last`: the reward of the last step. `mean`: their mean. They are never summed."""
     unjudged: Literal["cap", "ignore"] = "cap"
-    """Kind `arithmetic`: the effect of claims that could not be judged. `cap`: with n such claims, no reward exceeds
-    1 / (1 + n); `ignore`: they are only counted."""
+    """Kind `arithmetic`: the effect of claims that could not be judged. `cap`: with n such claims in the solution, no reward
+    exceeds 1 / (1 + n). `ignore`: such claims are counted, without effect on the rewards."""
     threshold: float = Field(0.5, ge=0, le=1)
     """A step with a lower reward is an error. The component `first_error` is the index of the first such step, from 0."""
     model: str | None = None
@@ -50,16 +51,18 @@ class ProcessOptions(Options):
     revision: str | None = None
     """The commit, if `model` is a hub id. Without it, verdicts may change when the model on the hub changes."""
     tag: str | None = None
-    """The text after each step, if the model was trained with another text than its convention's."""
+    """The text that marks the end of each step, if the model was trained with another than its convention has. None: the
+    convention's text."""
     system: str | None = None
-    """Kind `qwen`: the system message for tasks that have none. Empty: no system message. None: the convention's own."""
+    """Kind `qwen`: the system message for tasks that have none. Empty text: no system message. None: the system message of the
+    convention."""
     positive: int = 1
     """The class that means a right step."""
     max_chars: int = Field(200_000, ge=1)
     """A longer solution is not read: the status is limit."""
     max_tokens: int | None = Field(None, ge=1)
-    """Maximum number of tokens of task and solution; None: the model's own maximum. For a longer solution, which is never
-    cut, the status is limit."""
+    """Maximum number of tokens of task and solution together. None: the model's own maximum. A longer solution is not
+    shortened; its status is limit."""
     device: Device = "auto"
     """Where the model runs; `auto` takes CUDA where there is one."""
     dtype: Dtype = "fp32"
@@ -111,7 +114,7 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
         return (self.prompt("Tom has 3 boxes of 4 pens and gets 5 more. How many pens has he?"),)
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a solution whose arithmetic is right whatever the task is, or None if a model judges."""
+        """Return a solution with right arithmetic, the same for all tasks; None if a model judges."""
         return "First, 3 * 4 = 12.\n\nThen 12 + 5 = 17." if self.options.kind == "arithmetic" else None
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-r"""Turns a step into plain text, without Markdown, HTML, LaTeX environments and bullets. Its arithmetic stays, a line per row.
+r"""Turns a step into plain text, without Markdown, HTML, bullets and LaTeX environments. Rows of environments become lines.
 
 Every notation that models use for a step comes out the same: `\[12 + 5 = \boxed{17}\]`, `**12 + 5 = 17**`, `- 12 + 5 = 17`,
 `\begin{align*} 12 + 5 &= 17 \end{align*}`, `12 + 5 = <<12+5=17>>17`. This takes linear time.
@@ -12,7 +12,7 @@ from verigym.envs.latex.formatting import strip_formatting
 from verigym.envs.latex.vocabulary import NUMBER_WORDS
 
 BULLET = "\ue000"
-"""Stands for a hyphen that begins a line: a bullet, or a minus."""
+"""Stands for a hyphen at the start of a line, which may be a bullet or a minus sign."""
 ROW = "\ue001"
 """Stands for the border of a table's cell."""
 

@@ -41,15 +41,16 @@ class Side(NamedTuple):
     relation: Relation
     """The relation between the side before and this one; meaningless for the first side."""
     texts: tuple[str, ...]
-    r"""The possible readings of the side, in the notation of the `math` grader, with units in `\text{}`; empty if none."""
+    r"""The possible readings of the side, in the notation of the `math` grader, with units in `\text{}`. Empty if the side
+    cannot be read."""
     whole: bool
-    """Whether the side is complete. It is not if words around it may belong to it."""
+    """Whether the side is complete: false if words around it may be a part of the expression."""
     loose: bool = False
-    """Whether a link at this side that does not hold may mean something else. This is so if the first side is a number with a
-    word beside it that it may belong to (`Day 1 = 5 + 3`, `5 feet = 60 inches`), if an operation in words comes before the side
-    (`the average of 3 + 5 = 4`), or if dots follow a decimal."""
+    """Whether a false relation at this side may mean something else, and so is no certain error. This is so if the first side
+    is a number that may belong to a word beside it (`Day 1 = 5 + 3`, `5 feet = 60 inches`), if an operation in words comes
+    before the side (`the average of 3 + 5 = 4`), or if dots follow a decimal."""
     remainder: tuple[int, int] | None = None
-    """Quotient and remainder of a division, for `17 / 5 = 3 rem 2`."""
+    """Quotient and remainder of a division: (3, 2) for `17 / 5 = 3 rem 2`. None if the side has no remainder."""
 
 
 class Chain(NamedTuple):
@@ -61,7 +62,7 @@ class Chain(NamedTuple):
 
 
 def operates(text: str) -> bool:
-    """Return whether the text contains a computation. A sign, brackets, a unit or a percent sign at a number is none."""
+    """Return whether `text` has a computation. A number with a sign, brackets, a unit or a percent sign is none."""
     return BARE.fullmatch(text) is None and OPERATION.search(text) is not None
 
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from verigym.envs.latex.commands import COMMANDS
 
 Relation = Literal["=", "approx", "!=", "<", ">", "<=", ">=", "says", "equiv"]
-"""The relation between two sides. `says` stands for a word or an arrow: `12 + 5 is 17`, `12 + 5 -> 17`."""
+"""The relation between two sides. `says` is a relation written as a word or an arrow: `12 + 5 is 17`, `12 + 5 -> 17`."""
 
 _TOKEN = re.compile(
     # Thousands: eight groups, or all of fewer; with a longer group behind them no comma is of thousands.

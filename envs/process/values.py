@@ -28,18 +28,19 @@ class Value(NamedTuple):
     """Rounding error: how far `number` may be from the value that it stands for. Half a unit of the last decimal written; 0 for
     a whole number."""
     near: Fraction
-    """The rounding error after a sign of approximate equality: half a unit of the last digit, also for a whole number."""
+    """Rounding error if the value is compared by an approximate equals sign: half a unit of the last digit, also for a whole
+    number."""
     text: str
     node: Node
     """The tree, with units."""
     counted: bool = False
-    """Whether the side is a percentage whose `number` is the number of percent: 40 for 40%."""
+    """Whether the side is a percentage and `number` counts the percent: 40 for 40%, not 0.4."""
 
 
 def tree(text: str) -> Node | None:
     """Return the parsed expression tree of `text`, one side of an equation, or None if it cannot be parsed.
 
-    If the parser takes the unit words for something else, the tree is that of the text without them.
+    If the parser takes the words of a unit for something else, the text is parsed without them.
     """
     for spelt in (text, _UNIT.sub(" ", text)) if "\\text" in text else (text,):
         try:
@@ -76,10 +77,10 @@ def in_degrees(node: Node) -> Node:
 
 
 def slacks(node: Node, text: str) -> tuple[Fraction, Fraction]:
-    """Return the two rounding errors of `node`: half a unit of its last decimal, and half a unit of its last digit.
+    """Return two rounding errors of `node`: half a unit of its last decimal place, and half a unit of its last digit.
 
-    The first is 0 for a whole number. Both are 0 if `node` is not a literal but a computation. `text` is the literal as
-    written.
+    The first is 0 for a whole number, which has no decimal places. Both are 0 if `node` is not a literal but a computation.
+    `text` is the literal as written.
     """
     bare = node.of if isinstance(node, Neg) else node
     hundredth = isinstance(bare, Percent)
@@ -132,7 +133,7 @@ def in_percent(value: Value) -> bool:
 def divides(node: Node, quotient: int, rest: int) -> bool | None:
     """Return whether `node` is a division with this integer quotient and remainder `rest`.
 
-    Return None if it is a division of other terms than plain numbers.
+    Return False if `node` is no division, and None if it divides expressions other than plain numbers.
     """
     bare = without_units(node)
     if not isinstance(bare, Div):

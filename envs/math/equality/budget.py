@@ -27,8 +27,8 @@ class TooMuch(Undecided):
 class WorkBudget:
     """The remaining work, in units of 0.1 to 0.2 microseconds.
 
-    A budget and those made from it by `share` have one dict `known` in common: cached facts about nodes, by the node's id. Each
-    entry also holds its node, so that the id is not reused.
+    A budget and all budgets made from it by `share` use the same dict `known`. It caches facts about nodes, by the node's id.
+    Each entry also holds its node, so that the id is not reused.
     """
 
     __slots__ = ("allowed", "known", "left")

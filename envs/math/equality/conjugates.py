@@ -1,4 +1,4 @@
-r"""Tells complex conjugates (`\bar{z}`) from other bars: a mean `\bar{x}` or complement `\overline{A}` is its own unknown."""
+r"""Tells complex conjugates (`\bar{z}`) from other bars: a mean `\bar{x}` or complement `\overline{A}` becomes a new symbol."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from verigym.envs.math.build import rebuild
 from verigym.envs.math.tree import Call, Constant, Node, Symbol, symbols, walk
 
 COMPLEX_NAMES = frozenset("z w omega zeta".split())
-"""Names that stand for complex numbers, with or without an index, if i or a function of complex numbers occurs."""
+"""Names, with or without an index, that stand for complex numbers if one of the two trees contains i or a function of complex
+numbers."""
 _COMPLEX_CALLS = frozenset(["re", "im", "conj", "arg", "abs"])
 _AT_TIMES = COMPLEX_NAMES | {"alpha", "beta"}
 _IMAGINARY = Constant("i")
 
 
 def with_conjugates(a: Node, b: Node) -> tuple[Node, Node]:
-    r"""Return the trees `a` and `b` with each bar over real names replaced by an unknown.
+    r"""Return the trees `a` and `b` with each bar that is no complex conjugate replaced by an unknown.
 
-    `\bar{x}` becomes a symbol, and a bar over a formula becomes an unknown function. Bars over usual names of complex numbers
-    stay, and all bars stay if i occurs.
+    A symbol with a bar, such as `\bar{x}`, becomes a new symbol; a bar over a formula becomes an unknown function. A bar is a
+    conjugate, and stays, if a usual name of complex numbers is under it. If i occurs in `a` or `b`, all bars stay.
     """
     parts = [part for node in (a, b) for part in walk(node)]
     if not any(isinstance(part, Call) and part.name == "conj" for part in parts) or _IMAGINARY in parts:

@@ -16,8 +16,8 @@ MAX_INDEX_CHARS = 60
 def with_indices(a: Node, b: Node) -> tuple[Node, Node]:
     """Return the trees `a` and `b` with symbols such as `F_k` rewritten as functions of the index, F(k), where necessary.
 
-    All symbols with the same base name are rewritten if one of their indices contains an operator, or the variable of a sum
-    or product. Thus `F_0` is recognised as a term of the sum over `F_k`.
+    All symbols with the same base name are rewritten if the index of one of them contains an operator, or contains the variable
+    of a sum or product. Thus `F_0` is recognised as a term of the sum over `F_k`.
     """
     parts = [part for node in (a, b) for part in walk(node)]
     names = {part.name for part in parts if isinstance(part, Symbol) and "_" in part.name}

@@ -20,7 +20,7 @@ Poly = dict[Monomial, Rational]
 
 MAX_TERMS = 400
 MAX_COEFFICIENT_BITS = 4000
-"""Powers of primes with more bits than this are not computed: 10^{10^{10}}."""
+"""Powers of primes with more bits than this, such as those in 10^{10^{10}}, are not computed."""
 ONE: Poly = {(): 1}
 
 
@@ -28,7 +28,8 @@ class Atom(NamedTuple):
     """A factor of monomials that is not divided further."""
 
     kind: str
-    """symbol, prime, divisor (perhaps not a prime), pi, e, i, root (a polynomial under a root), power or opaque"""
+    """symbol, prime, divisor (perhaps not a prime), pi, e, i, root (a polynomial under a root), power (with symbols in the
+    exponent) or opaque (any other expression, taken as a whole)"""
     key: Any
     base: Poly | None = None
     """The radicand, if the atom is a root. Integer powers of the root are multiplied out."""

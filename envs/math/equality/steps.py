@@ -1,8 +1,8 @@
 """Records which branches of step functions (such as floor or max) were taken at the points of a comparison.
 
-Values at points may miss the difference between `x` and `x + max(0, x - 5000)`. So if only one side has a step function,
-agreement of the values counts only if the points took more than one of its branches: two values of a floor, or each argument
-of a maximum as the greatest.
+Values at points may miss the difference between `x` and `x + max(0, x - 5000)`. So if only one of the two expressions has a
+step function, equal values count only if the points reached more than one branch of it. For a floor, this means two different
+values; for a maximum, each argument must be the greatest at some point.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from verigym.envs.math.tree import Call, Node, symbols, walk
 
 STEPS = frozenset("floor ceil sign mod max min gcd binom perm sum prod".split())
-"""Functions that may have an effect at a few points only; sums and products, only where a bound is large enough."""
+"""Functions that may have an effect at a few points only. For instance, a sum has an effect only where a bound is large enough
+for it to have terms."""
 LEVELLED = frozenset("floor ceil sign mod max min gcd".split())
 """Step functions that jump. If one occurs, the points include integers, halves and numbers close to them."""
 MAX_STEPS = 50

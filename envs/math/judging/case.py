@@ -40,8 +40,8 @@ class Case:
 
     Args:
         policy: options for what counts as the same answer.
-        question: the task's text. An expression that the question asks for counts as a name: the left side of `x^2 = 5` is
-            one if x^2 is asked for.
+        question: the task's text. An expression that the question asks for counts as the name of the result, not as a claim:
+            the left side of `x^2 = 5`, if the question asks for x^2.
         seed: seed of the points for numerical comparison.
         symbolic: compares two values that no cheaper tier can decide; None leaves them unknown.
         work: the budget of work for the answer.
@@ -104,7 +104,7 @@ class Case:
         return case
 
     def asking(self, symbolic: Symbolic) -> Case:
-        """Return a case for the same answer that uses `symbolic` to decide the values that this case left unknown."""
+        """Return a new case for the same answer, in which `symbolic` decides the comparisons that this case left unknown."""
         case = Case(self.policy, self.question, self.seed, symbolic, self.work)
         case._open = self._open
         return case

@@ -21,7 +21,7 @@ _LAST = re.compile(rf"(?:{_BLANK}|[.,;\\])+$")
 
 
 def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | None:
-    """Compare an answer that gives a letter and its text, such as `(E) 12`: both must belong to the gold's choice.
+    """Compare an answer of a letter with its text, such as `(E) 12`, with the gold. Letter and text must both be the gold's.
 
     Args:
         case: the state of the comparison, with the question.
@@ -30,7 +30,8 @@ def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | N
         same: compares two texts.
 
     Returns:
-        The verdict; None if the answer is no such pair, or neither the gold nor the question gives the text of the choice.
+        The verdict; None if the answer is not a letter with its text, the gold is not a choice, or neither the gold nor the
+        question gives the text of the gold's choice.
     """
     left, right = labelled(gold, lists=True), lettered(answer)
     letter = left[0] if left else choice_of(gold)

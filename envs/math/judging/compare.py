@@ -45,7 +45,7 @@ class Judgement(NamedTuple):
     reason: str
     tier: str
     guarded: bool = False
-    """Whether the answer repeats the question or is not worked out, so that no further tier is tried."""
+    """Whether the answer repeats the question or leaves work to be done. If so, no further tier is tried."""
 
 
 def judge_answer(
@@ -57,7 +57,8 @@ def judge_answer(
         gold: the correct answer.
         answer: the answer to judge.
         policy: options for what counts as the same answer.
-        question: the task's text. Names in it are known, and an answer must not merely repeat it.
+        question: the task's text. It tells which names, units and conditions are given, and an answer must not merely repeat
+            it.
         seed: seed of the points for numerical comparison.
         symbolic: compares values that no cheaper tier can decide, once everything else matches.
     """

@@ -1,4 +1,4 @@
-r"""Reads golds as data sets write them (plain, in `$...$` or `\boxed{...}`, after `####`, in a solution); explains failures."""
+r"""Reads golds in the formats of data sets: plain, in `$...$` or `\boxed{...}`, after `####`, or at the end of a solution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def gold_text(gold: str, boxes: GoldBoxes = "row") -> str:
 
     Args:
         gold: the gold as written in the data.
-        boxes: which of several boxes count: all that are joined by commas, `and`, `or` or nothing (`row`), the last, or all.
+        boxes: which of several boxes count. `row`: the last box, with the boxes before it that are joined to it by a comma,
+            `and`, `or` or nothing; `last`: only the last; `all`: all boxes.
     """
     scanned = scan(gold)
     if scanned:

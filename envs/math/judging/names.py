@@ -1,4 +1,4 @@
-r"""Recognises names of results: the left sides of `x = 5`, `f(2) = 5`, `|AB| = 5`, `(p,q) = (3,2)`, which claim no value.
+r"""Recognises names of results, which claim no value: the left sides of `x = 5`, `f(2) = 5`, `|AB| = 5`, `(p,q) = (3,2)`.
 
 A negative, power, root or modulus of a letter is a name only if the question asks for it: `-x = 5` does not say 5, nor does
 `x^2 = 5` if the question states that x^2 = 25.
@@ -105,9 +105,9 @@ def is_function_name(one: Node, two: Node) -> bool:
 
 
 def renaming(gold: Node, answer: Node) -> dict[Node, Node]:
-    """Return the replacements that turn a function name in `answer`, such as `f(t)`, into that of `gold`, such as `f(x)`.
+    """Return the replacements that turn the name `answer`, such as `f(t)`, into the name `gold`, such as `f(x)`: {t: x}.
 
-    The result is empty for names that are not calls of the same unknown function.
+    The result is empty if the two names are not calls of the same unknown function.
     """
     if not (isinstance(gold, Call) and isinstance(answer, Call)) or gold.name != answer.name or gold.name in FUNCTIONS:
         return {}

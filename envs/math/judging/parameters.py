@@ -1,4 +1,4 @@
-r"""Freely chosen names, such as a constant of integration or the integer in `2k\pi`; and the order of commuting connectives."""
+r"""Unifies freely chosen names, such as a constant of integration or the k in `2k\pi`, and the order around `and` and `or`."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ MAX_CONSTANTS = 3
 
 
 def settled(gold: Node, answer: Node, question: str) -> Iterator[tuple[Node, Node]]:
-    """Yield pairs of both trees, without implied conditions and with free names in `answer` replaced by those of `gold`.
+    """Yield pairs of the two trees to be compared, without implied conditions and with freely chosen names unified.
 
-    If there are several arbitrary constants, the pairs after the first assign the gold's names to them in other orders.
+    A freely chosen name in `answer`, such as a constant of integration, is replaced by the gold's name. If there are several
+    arbitrary constants, the pairs after the first assign the gold's names to them in other orders.
     """
     gold, answer, integers = without_conditions(_sorted(gold), _sorted(answer), question)
     yield _renamed(gold, answer, question, integers)

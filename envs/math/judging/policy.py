@@ -13,37 +13,45 @@ class Policy(Options):
     """Options that decide what counts as the same answer where mathematics alone does not."""
 
     percent: Literal["value", "gold", "either", "number"] = "gold"
-    r"""When a percent sign may be missing. value: never, since 50\% is the value 1/2. gold: where the gold has one, or the
-    question asks for a percentage. either: on either side. number: the sign is ignored, and 9\% is 9, not 0.09."""
+    r"""When a percent sign that only the gold or only the answer has may be ignored. value: never, since 50\% is the value 1/2.
+    gold: if it is the gold that has the sign, or if the question asks for a percentage. either: always. number: always, and 9\%
+    is then only 9, not 0.09."""
     tolerance: float = Field(0.0, ge=0, lt=1)
-    """Relative error allowed in real numbers, elements and interval ends too. 0 leaves only the rule of `decimals`."""
+    """Error allowed in real numbers, relative to the gold; also in elements of lists and in ends of intervals. With 0, only the
+    option `decimals` accepts rounded numbers."""
     decimals: Literal["exact", "double", "six"] = "six"
-    r"""When a rounded decimal counts as the number it is rounded from. exact: never. double: with 15 significant digits,
-    correctly rounded or within 2^-52. six: with at least six decimals and six significant digits, all correctly rounded
-    (0.333333 for 1/3, not 0.333334, nor 0.3333). The same rule accepts an exact answer where the gold is such a decimal."""
+    r"""When a rounded decimal is right for the exact number. exact: never. double: if it has at least 15 significant digits and
+    is correctly rounded or within 2^-52 of the number. six: if it has at least six decimal places and six significant digits
+    and is correctly rounded: 0.333333 for 1/3, but not 0.333334 or 0.3333. If the gold is such a decimal, the exact number is
+    right too."""
     order: Literal["any", "gold"] = "any"
-    """The order of several answers without brackets (`-2, 1`): free, or the gold's. Tuples have one, sets have none."""
+    """Whether several answers without brackets (`-2, 1`) may come in any order, or must be in the gold's order. The elements of
+    a tuple are always ordered, those of a set never."""
     symmetry: Literal["both", "gold", "strict"] = "both"
-    """Which forms of a set of reals go together: intervals and inequalities (both); an interval as the answer to an inequality,
-    not the other way (gold); neither (strict)."""
+    """Whether a set of reals may be written in another form than the gold. both: an interval is right for an inequality, and an
+    inequality for an interval. gold: only an interval is right for an inequality. strict: neither is."""
     unsimplified: Literal["accept", "refuse"] = "accept"
-    """Whether 2/4 is right for 1/2, 5.0 for 5, (x-1)(x+1) for x^2-1; and 2+3 for 5 where `unworked` lets it stand."""
+    """Whether less simplified answers are right: 2/4 for 1/2, 5.0 for 5, (x-1)(x+1) for x^2-1, and, if `unworked` also accepts
+    it, 2+3 for 5."""
     echo: Literal["refuse", "accept"] = "refuse"
-    """Whether an answer may hand back what the question asks to work out: (x-1)(x+1) where that is to be expanded."""
+    """Whether an answer may repeat what the question asks to work out: (x-1)(x+1), if the question asks to expand it."""
     unworked: Literal["refuse", "arithmetic", "accept"] = "refuse"
-    r"""Whether work may be left to do. With refuse, if a question is given, a number must be worked out: `17 \cdot 23` is
-    refused for 391. With arithmetic (for evaluation) such numbers are accepted; still refused are an integral, limit, sum,
-    product, derivative, gcd, mod, floor, determinant or maximum for a gold that has none (`\int_0^1 x^2 dx` for 1/3), and an
-    inequality that is not solved (`3x < 6` for x < 2). With accept all are accepted."""
+    r"""Whether an answer may leave work to be done. arithmetic (for evaluation): an answer is refused if it has an integral,
+    limit, sum, product, derivative, gcd, mod, floor, determinant or maximum and the gold has none of these (`\int_0^1 x^2 dx`
+    for 1/3), or if it is an inequality that is not solved (`3x < 6` for x < 2). refuse: if a question is given, numbers must
+    also be worked out: `17 \cdot 23` is refused for 391. accept: nothing is refused."""
     units: Literal["match", "ignore", "require"] = "match"
-    """A unit may be missing but not differ (match); does not matter (ignore); has to be there if the gold has one (require)."""
+    """How units are compared. match: a unit may be missing but must not differ. ignore: units do not matter. require: the
+    answer must have a unit if the gold has one."""
     commas: Literal["thousands", "decimal"] = "thousands"
-    """Whether `1000,99` and `1,22` are lists (or errors) or decimals. `1,234` always has thousands, and `0,5` is a decimal."""
+    """How `1000,99`, `1,22` and `0,5` are read: as lists of two numbers (thousands), or as decimals (decimal). In both cases,
+    `1,234` is one number with a comma for thousands, and `0,05` and `0,123` are decimals."""
     words: Literal["loose", "exact"] = "loose"
-    """Whether case and a leading article of words matter: `a cat` is `Cat` (loose)."""
+    """Whether case and a leading article matter in answers of words. loose: they do not, so that `a cat` is right for `Cat`.
+    exact: they do."""
     name: Literal["optional", "required", "any"] = "optional"
-    """The name in `x = 5`. optional: it may be missing but not differ; y and f(x) are the same name, and so are f(x) and f(t).
-    required: it has to be the gold's. any: it does not matter."""
+    """How names such as the x in `x = 5` are compared. optional: a name may be missing but must not differ; y and f(x) count as
+    the same name, and so do f(x) and f(t). required: the answer must have the gold's name. any: names do not matter."""
     chains: Literal["equal", "last"] = "equal"
     """Which sides of `x = 2 + 3 = 5` have to be right: all of them, or only the last. With last, `4 = 5` is right for 5."""
     brackets: Literal["optional", "required"] = "optional"
@@ -54,4 +62,5 @@ class Policy(Options):
     bases: Literal["written", "value"] = "written"
     """Whether `204_5` has to be given in its base, or may be given as 54."""
     max_values: int = Field(100, ge=1, le=1000)
-    """An answer of more values is not read: the status is limit. Where the gold has more, its count is the limit."""
+    """Maximum number of values in an answer, or the gold's number of values if that is greater. An answer with more values is
+    not compared, and the status is limit."""

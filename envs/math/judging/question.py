@@ -63,7 +63,8 @@ class Formulas(NamedTuple):
     shapes: frozenset[Node]
     """The shapes of all formulas and their parts."""
     alone: frozenset[Node]
-    """The normal forms of formulas that are not a side of an equation. They include what is asked for, not what is given."""
+    """The normal forms of formulas that are not a side of an equation. An expression that the question asks for is among them;
+    one that occurs only in a given equation is not."""
     literals: frozenset[Node]
     """The numbers that stand alone, as they are written."""
     equations: frozenset[Node]
@@ -107,9 +108,10 @@ def formulas(question: str) -> Formulas:
 
 
 def edges_of(node: Node) -> Iterator[tuple[Node, bool]]:
-    """Yield (subtree, flag) for each subtree of `node` that restricts where the expression is defined.
+    """Yield each subtree of `node` that restricts where `node` is defined, with a flag that says how.
 
-    The flag is False for denominators, and True for arguments of roots and logarithms.
+    The flag is False for denominators, which must not be zero, and True for arguments of roots and logarithms, which must not
+    be negative.
     """
     for part in walk(node):
         match part:

@@ -13,9 +13,10 @@ _SETS = ("{", "tex{")
 
 
 class Item(NamedTuple):
-    r"""One value that an answer claims, with the name it gives the value and the sides of its equation chain.
+    r"""One value that an answer claims, with its name and the sides of its chain of equations.
 
-    `x = 2 + 3 = 5` has the name x and two sides, and `x \approx 1.4` has a rounded side.
+    `x = 2 + 3 = 5` has the name x and two sides. Sides after an approximate equals sign are in `rounded`: 1.4 in
+    `x \approx 1.4`.
     """
 
     node: Node
@@ -111,7 +112,7 @@ def _named_alike(items: list[Item]) -> tuple[Item, ...]:
 
 
 def cycles(reading: Reading) -> Reading:
-    """Return `reading` with repeated names combined: `p = 5, q = 2; p = 7, q = 2` becomes the pairs (5, 2) and (7, 2)."""
+    """Return `reading` with a repeated series of names combined: `p = 5, q = 2; p = 7, q = 2` has the values (5, 2), (7, 2)."""
     names = [item.name for item in reading.items]
     period = len(dict.fromkeys(names))
     if (

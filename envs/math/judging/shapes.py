@@ -1,4 +1,4 @@
-r"""Computes the shape of a formula, a normal form of how it is written that ignores changes which do no work.
+r"""Computes the shape of a formula: a normal form of how it is written, without regard to changes that solve nothing.
 
 Formulas of the same shape differ only in the order of sums and products, in padding (`+ 0`, `* 1`, `+ 3 - 3`, `* 7 / 7`,
 `^1`), in the names of bound variables, or in writing a square as a product.

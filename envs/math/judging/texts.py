@@ -1,4 +1,4 @@
-"""Compares answers in words: names, choices, yes and no; finds words that take an answer back or hide a second one."""
+"""Compares answers in words: names, choices, yes and no; finds words that take an answer back or add a second answer."""
 
 from __future__ import annotations
 

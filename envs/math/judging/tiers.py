@@ -30,7 +30,9 @@ class Decision(NamedTuple):
 class Answer(NamedTuple):
     """One answer, as text and as a tree.
 
-    `extended` includes the words after the answer's box; `row` is the list of adjacent boxes that ends with the answer's box.
+    `extended` is the tree of the answer together with the words after its box, and None if there are no such words. `row` is
+    the list of adjacent boxes that ends with the answer's box, and None if that box stands alone. `loose` tells whether other
+    words stand between the boxes of the row.
     """
 
     text: str
@@ -44,11 +46,12 @@ class TierOptions(Policy):
     """Options of the comparison tiers."""
 
     symbolic: bool = True
-    """Whether SymPy, in a separate process, compares values where the tiers before it cannot tell."""
+    """Whether SymPy, in a separate process, compares values that the tiers before it cannot decide."""
     math_verify: bool = False
-    """Whether Math-Verify, in a separate process, has the last word where no tier can tell. It has to be installed."""
+    """Whether Math-Verify, in a separate process, decides if no other tier can. The package has to be installed."""
     symbolic_timeout_s: float = Field(0.6, gt=0, le=600)
-    """CPU seconds for all comparisons of one answer in separate processes. If they do not suffice, the status is limit."""
+    """CPU seconds for all comparisons of one answer in separate processes. If this time does not suffice, the status is
+    limit."""
     symbolic_memory_mb: int = Field(1024, ge=256)
     """Address space for one comparison."""
 

@@ -201,7 +201,10 @@ class Brackets(Cursor):
         return Call(which, (bare(node),))
 
     def argument(self) -> Node:
-        r"""Read one argument as TeX does, and return its tree: a group, a command or a character. `\frac12` has two."""
+        r"""Read one argument as TeX does, and return its tree. An argument is a group, a command or a character.
+
+        For example, `\frac12` has the arguments 1 and 2.
+        """
         self.enter()
         kind, text, spaced, place = self.tokens[self.at]
         node: Node | None

@@ -1,7 +1,7 @@
 r"""Grammar of names and functions. It also decides when a name before parentheses is a function.
 
 - `f(x)`: the names `f`, `g`, `F`, `G` always are functions. Any other name is a function if its argument has a comma, a
-  relation or sets in it. A name in `_OFTEN_FUNCTIONS` is one also if its argument is a single name or number: `P(A)` and
+  relation or sets in it. A name in `_OFTEN_FUNCTIONS` is also a function if its argument is a single name or number: `P(A)` and
   `p(3)`, but not `p(1-p)`. All else, such as `n(n+1)`, is a product.
 - `\sin 2x \cos y`: a function without parentheses takes the factors up to a sign, a slash, a parenthesis or the next function.
 - `\operatorname{cis} x` is written out: `\cos x + i\sin x`.
@@ -131,7 +131,7 @@ class Calls(BigOperators):
 
         Args:
             name: the complete name.
-            base: the name without index and primes; None if it is `name`.
+            base: the name without index and primes; None if `name` has neither.
         """
         base = base or name
         start = self.at

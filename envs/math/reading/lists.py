@@ -196,7 +196,7 @@ def _is_labelled(node: Node) -> bool:
 def is_proposition(node: Node) -> bool:
     r"""Return whether `node` is a name, or names joined by logical connectives.
 
-    For such a tree `\lor` is logical; values and relations joined by it form a list.
+    Between such trees `\lor` is a logical connective. Between values or relations, it separates the elements of a list.
     """
     if type(node) is Call:
         return node.name in _BINDS or node.name == "not" or (node.name == "conj" and type(node.args[0]) is Symbol)

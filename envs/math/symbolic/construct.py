@@ -254,10 +254,10 @@ _CONSTANTS = frozenset("a b c k m n p q A B C alpha beta gamma lambda mu omega p
 
 
 def dependents(parts: Iterable[Node]) -> dict[str, frozenset[str]]:
-    r"""Return the names that derivatives among `parts` show to be functions, each with the variables it depends on.
+    r"""Return the names whose derivatives occur in `parts`, each with the variables that it is a function of.
 
-    If a name is both differentiated and a variable of differentiation, as in `\frac{dy}{dx}` beside `\frac{dx}{dy}`, it gets
-    no variables.
+    A name gets no variables if others are differentiated with respect to it: both x and y, for `\frac{dy}{dx}` beside
+    `\frac{dx}{dy}`.
     """
     variables_of: dict[str, frozenset[str]] = {}
     variables: set[str] = set()
@@ -281,8 +281,8 @@ def hidden(body: Node, variable: str, bound: Collection[str]) -> bool:
 
     Args:
         body: the body of a sum, integral or limit.
-        variable: its variable.
-        bound: names that do not count, since they are bound.
+        variable: the variable of the sum, integral or limit.
+        bound: names that surrounding sums, integrals or limits bind. They do not count.
     """
     return any(
         name != variable

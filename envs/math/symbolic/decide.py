@@ -24,7 +24,7 @@ _UNFINISHED = (sp.Limit, sp.Sum, sp.Product, sp.Integral, sp.Derivative)
 _STEPPING = (sp.Max, sp.Min, sp.floor, sp.ceiling, sp.sign, sp.Mod)
 _INVERSE_TRIGONOMETRIC = (sp.asin, sp.acos, sp.atan)
 MAX_GROWTH = 2
-"""With a deeper nesting of factorials and powers SymPy runs into its time limit."""
+"""Greatest nesting of factorials and powers (see `growth`) that SymPy is given. With more, it runs into its time limit."""
 _PROBES, _FIRST, _ENOUGH = 10, 2, 3
 _DIGITS, _MORE_DIGITS = 20, 45
 

@@ -23,7 +23,9 @@ WARM_UP = (
 
 
 def load() -> Callable[[bytes], bytes]:
-    """Import Math-Verify, warm its caches, and return a function that compares two LaTeX texts, sent and answered as JSON.
+    """Import Math-Verify, warm its caches, and return a function that compares two LaTeX texts.
+
+    The function takes a JSON object with both texts, and returns a JSON object with the result.
 
     Raises:
         ImportError: Math-Verify is not installed; the message says what to install.

@@ -40,7 +40,7 @@ Scope = Mapping[str, Rational]
 def rational(node: Node, work: WorkBudget | None = None) -> Fraction | None:
     """Return the exact value of `node`; None if it is not a rational constant, is undefined or is too large.
 
-    The cost is subtracted from the budget `work`, if given, which also caches costly values.
+    If a budget `work` is given, the cost is subtracted from it, and costly values are cached in it.
     """
     if isinstance(node, Number):
         return node.value

@@ -159,8 +159,8 @@ def simple(value: Rational) -> Rational:
 def factor(number: int, work: WorkBudget, limit: int = 1000) -> tuple[dict[int, int], bool]:
     """Factorise `number` by trial division by divisors below `limit`.
 
-    A remaining factor is returned as one divisor. If it is a perfect power, the base and its exponent are returned instead,
-    unless it is very large.
+    The factor that remains after the trial division is returned as one divisor. If it is a perfect power, its base and exponent
+    are returned instead; very large factors are not tested for this.
 
     Returns:
         {divisor: exponent}, and whether all divisors are known to be prime.

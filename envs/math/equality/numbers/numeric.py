@@ -1,9 +1,9 @@
-"""Functions of real and complex numbers with many digits, computed by libmp, the layer of mpmath without global settings.
+"""Functions of real and complex numbers with many digits, computed by libmp, mpmath's lower layer without global settings.
 
-The size of each argument is checked before anything is computed. A real number is an mpf of libmp (a tuple of four), a complex
-number a pair of them. libmp's caches of constants are not thread-safe (a value and its precision are stored one after the
-other), so every caller must hold `LOCK`. Under the GIL this costs nothing. A fork waits for the lock, so that a child process
-never starts with a locked one.
+The size of each argument is checked before anything is computed. A real number is an mpf of libmp (a tuple of four), and a
+complex number is a pair of mpfs. libmp's caches of constants are not thread-safe (a value and its precision are stored one
+after the other), so every caller must hold `LOCK`. Holding it costs nothing under the GIL. A fork waits for `LOCK`, so that a
+child process never starts with the lock held.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ LOCK = threading.Lock()
 os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 SLACK = 48
-"""Number of bits at the end of a number that rounding may have changed. A sum within these bits of its terms is zero."""
+"""Number of bits at the end of a number that rounding may have changed. A sum counts as zero if it is so small that it affects
+only these last bits of its largest term."""
 MAX_PRECISION = 66_000
 """Bits; about 20,000 digits."""
 _DOWN = "n"
@@ -32,7 +33,9 @@ _SATURATING = frozenset(("sinh", "cosh", "tanh"))
 class Arithmetic:
     """Floating-point arithmetic of one precision.
 
-    `need` counts the bits that the numbers computed so far span, and `lost` the bits lost by cancellation in sums.
+    `need` is the precision in bits that the numbers computed so far require: it grows where large and small numbers
+    meet. `lost` is the
+    number of bits lost by cancellation in sums.
     """
 
     def __init__(self, precision: int, work: WorkBudget, *, real: bool) -> None:
@@ -168,8 +171,8 @@ class Arithmetic:
         Args:
             base: a real or complex number.
             exponent: a real or complex number.
-            odd: the numerator of an exponent that is a fraction with an odd denominator. A negative base then has the real
-                power taught at school, not the principal one.
+            odd: the numerator of the exponent, if the exponent is a fraction with an odd denominator. A negative base then has
+                the real power taught at school. If None, it has the principal power.
         """
         lib = self.lib
         self.work.spend(self.dear * (2 if len(base) == len(exponent) == 4 else 6))

@@ -1,4 +1,4 @@
-"""Remainders of integers that are too large to be written down: `7^{99999}` modulo 10, towers and factorials among them."""
+"""Remainders of integers too large to be written down, such as `7^{99999}`, towers of powers, and factorials."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _STEP = 20
 def remainder(node: Node, modulus: int, work: WorkBudget) -> int | None:
     """Return the remainder of the integer `node` modulo `modulus`, from 0 to modulus - 1, or None if it cannot be computed.
 
-    It can be computed only for trees made of sums, products and powers of integers. Powers are computed by repeated squaring;
-    their exponents are computed exactly.
+    The remainder can be computed only for trees made of sums, products, powers and factorials of integers. Powers are computed
+    by repeated squaring; their exponents are computed exactly.
     """
     if modulus < 1 or modulus.bit_length() > MAX_MODULUS_BITS:
         return None

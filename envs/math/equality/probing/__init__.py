@@ -1,5 +1,5 @@
 """Compares two expressions by their values at points.
 
 - `probe`: compares the values; `points` draws the points.
-- `folds`, `roots`: where absolute values, roots and rational functions change sign, to compare on both sides.
+- `folds`, `roots`: find where the arguments of absolute values and roots change sign, and points on both sides of each change.
 """

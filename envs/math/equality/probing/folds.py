@@ -1,7 +1,7 @@
 """Finds folds, the places where absolute values and even roots hide a change of sign, and points on both sides of each.
 
-For example, `(x - 2)*(x - 3)` differs from its absolute value only where it is negative, on a short interval. Points drawn by
-hash may all miss that interval.
+For example, `(x - 2)*(x - 3)` differs from its absolute value only between 2 and 3, where it is negative. Randomly drawn points
+may all miss this short interval.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ GRID = tuple(Fraction(step, 5) + Fraction(1, 128) for step in range(-100, 101))
 """Places along a line at which signs are compared."""
 _HALVINGS = 24
 MAX_ARGUMENTS = 8
-"""Maximum number of expressions with folds. With more, and folds that differ between the trees, the verdict is unknown."""
+"""Maximum number of expressions that cause folds in two trees with different folds. With more, the verdict is unknown."""
 MAX_MARKS = 24
-"""Maximum number of points, one between each two neighbouring sign changes, that are compared along one line."""
+"""Maximum number of points that `between` returns for one line. There is one point in each interval between sign changes."""
 MAX_AXES = 3
 """Integers along whose axes sides are compared."""
 MAX_DIPS = 6
 MAX_COMPARED = 4
-"""Maximum number of arguments of a `max` or `min` treated as a fold. Those with more are only compared as step functions."""
+"""Maximum number of arguments of a `max` or `min` that is searched for folds. A `max` or `min` with more arguments is only
+treated as a step function."""
 
 ValueAt = Callable[[Node, Fraction], Fraction | None]
 
 
 class Folds:
-    """The folds of two trees: places where a tree loses the sign of an expression inside it, as an absolute value does.
+    """The folds of two trees. A tree has a fold where it hides the sign of an expression inside it, as an absolute value does.
 
     Attributes:
-        single: the expressions whose sign only one of the trees loses, without those whose sign is evident.
-        arguments: all expressions at whose zeros the trees may have a fold.
+        single: the expressions whose sign is hidden by exactly one of the two trees. Expressions that evidently never change
+            their sign are left out.
+        arguments: expressions with variables. Folds can lie only where one of these expressions is zero.
         differ: whether the two trees have different folds.
     """
 
@@ -172,14 +174,16 @@ def _nonnegative(node: Node, whole: frozenset[str]) -> bool:
 class Line:
     """A line through the space of the variables.
 
-    It is an axis for a single real or integer variable, or a randomly drawn line for several variables.
+    Along the line, either one integer variable or all real variables change; the other variables are constant. If there is only
+    one variable, the line is its axis. Otherwise the constants are drawn at random, and so are the directions in which several
+    real variables change.
 
     Attributes:
-        whole: whether only the positive integers on the line count.
+        whole: whether an integer variable changes along the line, so that only its positive integers are compared.
     """
 
     def __init__(self, names: list[str], whole: frozenset[str], seed: str, index: int) -> None:
-        """Draw line number `index`. The first lines run through the real variables; each later one is an integer's axis."""
+        """Draw line number `index`. Real variables change along the first lines, one integer variable along each later line."""
         free = [name for name in names if name not in whole]
         drawn = {name: hashlib.sha256(f"{seed}/fold/{index}/{name}".encode("utf-8", "replace")).digest() for name in names}
         axes = [] if index < _real_lines(free) else sorted(whole)[index - _real_lines(free) :][:1]
@@ -207,7 +211,8 @@ def _real_lines(free: list[str]) -> int:
 def lines(names: list[str], whole: frozenset[str], seed: str) -> list[Line]:
     """Return the lines along which two trees are compared.
 
-    A single variable gives its axis; several variables give some lines for reals and some for integers.
+    For a single variable, this is its axis. For several variables, there are up to three lines for the real variables together,
+    and one line for each of up to `MAX_AXES` integer variables.
 
     Args:
         names: the names of all variables.

@@ -1,4 +1,4 @@
-"""Points at which expressions with variables are compared, drawn by a hash that differs for each comparison."""
+"""Points at which two expressions with variables are compared, drawn by a hash of both expressions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ NEEDED = 4
 DRAWN = 40
 """Number of points to try."""
 COUNTING_NAMES = frozenset("n k m j i N".split())
-"""Names that stand for integers if they occur in the gold and the gold or the answer uses them as integers."""
+"""Names that stand for integers under two conditions: they occur in the gold, and the gold or the answer uses them as
+integers."""
 
 _RANGES = ((0.25, 3), (-3, 3), (100, 3000), (0.02, 1), (-1, 1), (-60_000, -2000), (1, 12), (-12, 12))
 """Near and far to both sides, so that |x - 100| is not 100 - x; half of them positive, for roots and logarithms."""
@@ -34,7 +35,7 @@ _LARGE = tuple(sorted({base**power + near for base in (2, 3, 5, 10) for power in
 STEP_POINTS = 260
 """Points tried where steps occur."""
 MAX_FAR_BITS = 2000
-"""Maximum size in bits of all constants together for which `far_points` finds points that certainly exceed them."""
+"""Maximum size in bits of all constants together. If they are larger, `far_points` raises `TooMuch`."""
 
 
 def fingerprint(a: Node, b: Node, seed: str) -> str:
@@ -61,7 +62,8 @@ def _integer(text: str, span: int) -> int:
 def real_points(names: list[str], whole: frozenset[str], seed: str) -> Iterator[dict[str, Fraction]]:
     """Yield points for the variables `names`, drawn by `seed`.
 
-    Variables in `whole` get positive integers: most are below 14, every fourth is at most 60 or 1,400.
+    Variables in `whole` get positive integers. Most are below 14; in each eight points, one has integers up to 60, and one up
+    to 1,400.
     """
     for index in range(DRAWN):
         low, high = _RANGES[index % len(_RANGES)]
@@ -148,9 +150,12 @@ def _counts(index: int, rest: int, count: int, drawn: int) -> int:
 def integer_names(gold: Node, answer: Node) -> frozenset[str]:
     r"""Return the names of the variables that stand for integers.
 
-    A variable stands for an integer if the gold uses it as one. Use in the answer alone does not count, since otherwise
-    `\lfloor r \rfloor + 0 r!` would equal `r`. Names in `COUNTING_NAMES` that occur in the gold are an exception: they stand
-    for integers if the gold or the answer uses them in a factorial, a step function, a bound, an exponent of -1, or beside pi.
+    A variable stands for an integer if the gold can only mean an integer by it, for example in r!. What the answer means by it
+    does not count, since otherwise `\lfloor r \rfloor + 0 r!` would equal `r`.
+
+    Names in `COUNTING_NAMES` that occur in the gold are an exception. They stand for integers if the gold or the answer uses
+    them in a factorial, a step function, a bound of a sum, an exponent of a negative number, or together with pi in a sine or
+    similar function.
     """
     certain, possible = _uses(gold)
     counting = free_symbols(gold) & COUNTING_NAMES

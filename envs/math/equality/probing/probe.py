@@ -1,8 +1,11 @@
-"""Compares two expressions by value: computes both with many digits, at points drawn by hash if there are variables.
+"""Compares two expressions by value: computes both with many digits, at randomly drawn points if there are variables.
 
-A difference counts only if it stays the same at a higher precision. Equality counts only if the difference vanishes there. The
-precision is high enough for the span of the numbers that occur, for example to tell 1 + 1/2004! from 1 + 1/2006!. Everything
-else is "unknown", including comparisons that would need more than `numeric.MAX_PRECISION` bits or `PROBE_WORK` units of work.
+The precision is high enough for the numbers that occur, for example to tell 1 + 1/2004! from 1 + 1/2006!. A clear difference
+counts at once, and so do equal values at a point with variables. In all other cases the values are computed again with a higher
+precision: a difference that stays the same is real, and one that vanishes was a rounding error.
+
+The verdict is "unknown" if neither happens, or if the comparison would need more than `numeric.MAX_PRECISION` bits or
+`PROBE_WORK` units of work.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ PROBE_WORK = 300_000
 """Units of work for one comparison, about 40 ms."""
 MAX_SYMBOLS = 26
 MAX_HEAVY = 6
-"""Number of points of one kind that may be too costly to compute. After more, no further points of that kind are tried."""
+"""Number of drawn points that may be too costly to compute. After one more, no further points are drawn under the same
+assumption about which variables are integers."""
 _STEP_WORK = 10_000
 """Units for one of the many points at which step functions are compared."""
 _SIGN_BITS = 96
@@ -47,11 +51,12 @@ class Probe:
     """One numerical comparison of two trees.
 
     Args:
-        a: the gold, or an expression derived from it. Its use of a variable decides whether the variable is an integer.
+        a: the gold, or an expression derived from it. How the gold uses a variable decides whether the variable is an integer.
         b: the answer.
         seed: the seed of the points; see `points.fingerprint`.
         work: the budget that the cost is subtracted from.
-        sides: the original gold and answer, if `a` and `b` are each derived from both of them; else None.
+        sides: the original gold and answer, if each of `a` and `b` combines parts of the gold with parts of the answer; else
+            None.
     """
 
     def __init__(self, a: Node, b: Node, seed: str, work: WorkBudget, sides: tuple[Node, Node] | None = None) -> None:

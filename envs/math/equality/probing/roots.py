@@ -1,8 +1,8 @@
 """Divides a line into cells (intervals) at the zeros and poles of rational functions, and finds a point in each cell.
 
-The functions are those under roots and absolute values. Within a cell none of them changes its sign, so the expressions that
-contain them are analytic there, and one point in each cell shows a difference between two such expressions. Sturm's theorem
-finds the cells exactly, however narrow they are.
+The functions are those under roots and absolute values. Within a cell none of these functions changes its sign, so the compared
+expressions are analytic there. Two analytic expressions that differ in a cell differ at almost every point of it, so one point
+in each cell suffices. Sturm's theorem finds the cells exactly, however narrow they are.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def primitive(poly: Sequence[Fraction | int]) -> Poly | None:
     """Return `poly`, multiplied by a constant so that its coefficients are coprime integers; None if it is zero.
 
     Raises:
-        Unsupported: the coefficients are large.
+        Unsupported: the coefficients are too large.
     """
     size = len(poly)
     while size and not poly[size - 1]:
@@ -144,7 +144,7 @@ def product(polys: Sequence[Poly], work: WorkBudget) -> Poly:
 def cells(poly: Poly, work: WorkBudget, *, whole: bool = False) -> list[Fraction]:
     """Return one point from each of the intervals into which the real zeros of `poly` divide the line.
 
-    With `whole`, return the positive integers beside each zero instead.
+    With `whole`, return instead the positive integers next to each zero, and one above all zeros.
 
     Raises:
         Unsupported: the coefficients become too large.

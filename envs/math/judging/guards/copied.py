@@ -1,5 +1,7 @@
-r"""Refuses numbers and equations copied from the question: `0.\overline5` where a fraction is asked, `x + 0y` for x,
-`h(10) = 1` where the question states it and asks for something else.
+r"""Refuses numbers, expressions and equations that are copied from the question.
+
+Examples: `0.\overline5` if the question asks to write this number as a fraction; `x + 0y` if the answer is x; `h(10) = 1` if
+the question states this equation and asks for something else.
 """
 
 from __future__ import annotations

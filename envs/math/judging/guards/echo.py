@@ -1,12 +1,13 @@
-r"""Refuses answers that repeat the question: `(x+1)(x+2)` where it is to be expanded, `\sqrt{12}` where it is to be simplified.
+r"""Refuses answers that repeat the question: `(x+1)(x+2)` if that is to be expanded, `\sqrt{12}` if that is to be simplified.
 
 An answer repeats the question in these cases:
 - It contains a part of the question, perhaps reordered or padded (`shapes.py`), and that part alone has the answer's value.
 - A product was to be expanded, a sum to be factored or a fraction to be cancelled, and the answer does not do so.
 - The question works with matrices, and the answer still does.
 
-If the question itself is a computation of the gold, as `(3+4)^2` is of 49, another computation such as `7^2` is refused too.
-The answer then has to be a literal if it is rational, and otherwise worked out as far as people usually do (`reduced.py`).
+If the question itself is a computation with the gold as its result, such as `(3+4)^2` for 49, another computation such as `7^2`
+is refused too. The answer then has to be a literal if it is rational, and otherwise worked out as far as people usually do
+(`reduced.py`).
 Unworked sums and products are refused by `worked.py`, whatever the question says.
 """
 

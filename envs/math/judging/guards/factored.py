@@ -21,9 +21,11 @@ MAX_PRIME = 10**6
 
 
 def is_less_factored(question: str, gold: Node, answer: Node) -> bool:
-    """Return whether `answer`, which equals `gold`, has fewer factors than the gold, or is no product of primes.
+    """Return whether `answer`, which equals `gold`, is less factored than the gold.
 
-    The result is False if `question` does not ask for factors.
+    If `question` asks for prime factors and the gold is a product of primes, this means that the answer is no product of
+    primes. If the question asks to factor, it means that the answer has fewer factors with variables. In all other cases, the
+    result is False.
 
     Args:
         question: the task's text.

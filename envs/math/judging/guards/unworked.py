@@ -43,7 +43,7 @@ def is_unworked(gold: Node, answer: Node, question: str) -> bool:
 
 
 def claims(node: Node, question: str) -> Iterator[tuple[Node, ...]]:
-    """Yield the values that the answer `node` claims, each as a tuple of the sides of its equation chain without the name."""
+    """Yield the values that the answer `node` claims, each as a tuple of equal sides: (2 + 3, 5) for `x = 2 + 3 = 5`."""
     match node:
         case Group(_, _, items) | Listing(items, _):
             for item in items:

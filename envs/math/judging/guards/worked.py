@@ -65,7 +65,8 @@ def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget,
         answer: the answer to judge.
         question: the task's text. A formula asked for there counts as a name.
         work: the budget for exact values.
-        rounded: whether gold and answer are equal only up to rounding, so that a rational gold may stand for another number.
+        rounded: whether gold and answer are equal only up to rounding. A rational gold may then be the rounded form of an
+            irrational number, so that the answer need not be a numeral.
     """
     if gold == answer or isinstance(answer, Number) or not question.strip():
         return False  # without a question a bare pair, to be compared

@@ -1,4 +1,4 @@
-"""Converts quantities to another unit, to check chains: `2 h + 30 min = 150 min` is true, and gives the answer 150 min."""
+"""Converts quantities to another unit, to check chains of equations: `2 h + 30 min = 150 min` is true and claims 150 min."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Decides when a decimal is accepted for a number that it only approximates: the options `decimals` and `tolerance`.
 
-The arithmetic is exact. A decimal has as many digits as were written; against another decimal, trailing zeros do not count. By
-the option `decimals`, it is accepted for another number only if all of its digits are right, with the last one rounded. So
-changing any digit makes it wrong, and a short decimal is accepted only for its exact value.
+The arithmetic is exact. A decimal has as many digits as were written; if it is compared with another decimal, trailing zeros do
+not count. The option `decimals` accepts a decimal for another number only if all digits of the decimal are right, with the last
+one rounded. So changing any digit makes it wrong, and a short decimal is accepted only for its exact value.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def rounds_to(decimal: Node, exact: Node, rule: str = "six", work: WorkBudget | 
 
 
 def written_places(node: Node) -> int:
-    """Return the number of decimals of `node` if it is a plain literal, including trailing zeros; 0 for any other tree."""
+    """Return the number of decimal places of `node`, with trailing zeros, if it is a plain literal; 0 for any other tree."""
     node = node.of if isinstance(node, Neg) else node
     return node.decimals if isinstance(node, Number) and node.style == "plain" else 0
 
@@ -80,9 +80,9 @@ def rounded_at(decimal: Node, exact: Node, work: WorkBudget | None = None) -> bo
 
 
 def decimal_of(node: Node) -> tuple[Fraction, int] | None:
-    """Return the value of `node`, a literal with a decimal point, and the number of its decimals without trailing zeros.
+    """Return the value of `node`, a literal with a decimal point, and the number of its decimal places.
 
-    The literal may be signed. The result is None for any other tree.
+    Trailing zeros do not count. The literal may be signed. The result is None for whole numbers and for any other tree.
     """
     if isinstance(node, Neg):
         inner = decimal_of(node.of)
@@ -99,7 +99,7 @@ def decimal_of(node: Node) -> tuple[Fraction, int] | None:
 
 
 def digits_of(value: Fraction, places: int) -> int:
-    """Return the number of significant digits of `value`, written with `places` decimals."""
+    """Return the number of significant digits of `value`, written with `places` decimal places."""
     return len(str(abs(int(value * 10**places))).lstrip("0"))
 
 

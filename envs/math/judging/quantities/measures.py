@@ -121,8 +121,8 @@ def _counted_things(question: str) -> tuple[tuple[str, ...], ...]:
 def is_asked(unit: str, question: str) -> bool:
     """Return whether `question` asks how many `unit` there are, so that the unit adds nothing to the number.
 
-    The unit must be a plural in the question. Scale words count only directly after `how many` (`how many dozen`). Words that
-    could take back an answer (`wrong answers`) count only if the question asks for exactly these words.
+    The unit must be a plural in the question. Words for a scale, such as `dozen`, count only directly after `how many`. A unit
+    that could take the answer back, such as `wrong answers`, counts only if the question asks for exactly these words.
     """
     given = tuple(map(singular, unit.strip(" .").split()))
     if not given or "^" in unit or "how many" not in question.lower():
@@ -149,7 +149,7 @@ _ANGULAR = re.compile(
 
 
 def counts_things(question: str) -> bool:
-    """Return whether `question` asks for a number of things and mentions nothing that is measured in degrees."""
+    """Return whether `question` asks how many things there are, and mentions nothing measured in degrees, such as angles."""
     return bool(_counted_things(question)) and not _ANGULAR.search(question)
 
 

@@ -1,6 +1,7 @@
 r"""Reads trees that denote sets of reals: intervals and their unions, inequalities, `|x| < 3`, `x \ne 2`, `{x | x > 0}`.
 
-A set is read with the name of its variable, if it has one; the variable may be any name: `0 < f(x) < 1` is (0, 1) for f(x).
+A set is read with the name of its variable, if it has one. Any name may be the variable: `0 < f(x) < 1` is the interval (0, 1)
+with the variable f(x).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class End(NamedTuple):
     node: Node
 
     def beside(self, other: End) -> bool:
-        """Return whether this end and `other` are at the same position, compared to many digits."""
+        """Return whether this end and `other` are at the same position up to a tiny rounding error."""
         if isinstance(self.place, float) or isinstance(other.place, float):
             return self.place == other.place
         size = abs(self.place)

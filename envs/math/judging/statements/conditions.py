@@ -3,13 +3,14 @@ r"""Compares conditions after a formula: `f(x) = cx,\ c \in \mathbb{R}`, `x + 2,
 A condition is a membership, a bound or an exclusion of one name that occurs in the formula, or words that say what the name
 ranges over. It follows a value or an equation, after a comma, in parentheses or after `for`, `where`, `with`.
 
-A condition may be missing on either side if it only says that the formula holds wherever it makes sense:
+A condition of the gold may be missing in the answer only if it says that a name is real, or an integer. If the gold has no
+other conditions, the answer may add conditions that only say that the formula holds wherever it makes sense:
 - it says that a name is real, or an integer;
 - it says that a count begins at 0 or 1;
 - its bound or excluded point is where a formula of the question or the answer is not defined (`x \ne 2` under `x - 2`);
 - the question states it.
 
-Any other condition is part of the claim, and so is a condition in the gold that narrows the claim.
+All other conditions are part of the claim, in the gold and in the answer.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ _WHOLE = frozenset(("Z", "N", "Z^+", "Z_+", "N^+", "N^*", "N_+", "Z_{+}", "Z^*")
 
 
 class Condition(NamedTuple):
-    """A condition on one name: a relation with the name on the left, or that it is an integer, positive, or any number."""
+    """A condition on one name, such as `k >= 0` or "k is an integer".
+
+    The name is the left side of `relation`. `relation` is None if the name may have every integer value (kind "integer") or
+    every value (kind "").
+    """
 
     name: str
     relation: Relation | None
@@ -63,7 +68,7 @@ class Condition(NamedTuple):
 
 
 def without_conditions(gold: Node, answer: Node, question: str) -> tuple[Node, Node, frozenset[str]]:
-    """Return both trees without conditions that can be taken for granted, and the names that are stated to be integers.
+    """Return both trees without conditions that can be taken for granted, and the names that a condition says are integers.
 
     Args:
         gold: the correct answer.
@@ -83,10 +88,9 @@ def without_conditions(gold: Node, answer: Node, question: str) -> tuple[Node, N
 
 
 def split(node: Node) -> tuple[Node, tuple[Condition, ...]]:
-    """Split `node` into the claimed formula and the conditions on names in it.
+    """Split `node` into the claimed formula and the conditions on names in the formula.
 
-    If there are no conditions, or one of them is on a name that is not in the formula, `node` itself is returned with no
-    conditions.
+    `node` itself and no conditions are returned if there are none, or if one of them is on a name that is not in the formula.
     """
     conditions: list[Condition] = []
     core = node

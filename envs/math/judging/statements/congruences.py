@@ -1,4 +1,4 @@
-r"""Congruences: `x \equiv 2 \pmod 5` is a claim about one modulus; `2 \pmod 5` leaves out the name."""
+r"""Compares congruences, such as `x \equiv 2 \pmod 5` with the name x, or `2 \pmod 5` without a name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CHAIN = frozenset(("=", "equiv"))
 
 
 class Congruence(NamedTuple):
-    """A congruence: the sides before the last, the last side as a residue `mod(r, m)`, and the modulus m."""
+    """A congruence such as x = 2 (mod 5): the sides before the last (x), the last side (`mod(2, 5)`) and the modulus (5)."""
 
     names: tuple[Node, ...]
     residue: Node
@@ -84,13 +84,17 @@ def _is_true(case: Case, side: Node, claim: Congruence) -> bool:
 
 
 def same_congruences(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | None:
-    """Compare two congruences, or a value with the residue in a congruence. Returns None if neither side is a congruence.
+    """Compare two congruences, or a gold that is a value with the residue of an answer that is a congruence.
 
     Args:
         case: the state of the comparison.
         gold: the correct answer.
         answer: the answer to judge.
         same: compares two trees.
+
+    Returns:
+        The verdict. None if `answer` is not a congruence, or if `gold` is a plain value and `answer` only a residue such as
+        `17 mod 5`, which is a value too.
     """
     left, right = congruence(gold), congruence(answer)
     if right is None or (left is None and not right.names):
@@ -115,9 +119,9 @@ def same_congruences(case: Case, gold: Node, answer: Node, same: Same) -> Verdic
 def is_foreign(question: str, gold: Node, answer: Node) -> bool:
     r"""Return whether `answer` has another modulus than `question`, as `3 \pmod 7` if a remainder modulo 10 is asked for.
 
-    Several moduli in the question may be combined into their least common multiple. If the question names no modulus and asks
-    for a number of things, any modulus that is not among its numbers is foreign. If the question names a modulus that is not a
-    plain number, or `gold` is a congruence, no modulus is foreign.
+    If the question names several moduli, their least common multiple is allowed too. If it names none and asks `how many`, only
+    the numbers that occur in the question are allowed as moduli. Any modulus is allowed if the question names one that is not a
+    plain number, or if `gold` itself has a modulus.
     """
     given = {modulus for part in walk(answer) if (modulus := _modulus(part)) is not None}
     if not given or any(_modulus(part) is not None for part in walk(gold)):

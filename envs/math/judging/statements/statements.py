@@ -44,8 +44,9 @@ def is_solved(relation: Relation) -> bool:
 def same_statements(case: Case, gold: Relation, answer: Relation, same: Same) -> Verdict:
     """Compare two inequalities or other relations.
 
-    They are the same if their sides are, after both are written in one direction, or if the differences of their sides are
-    proportional with the same sign. `same` compares two sides.
+    Two relations are the same if they have the same sides after both are written in the same direction (with > instead of <).
+    Relations of two sides are also the same if their differences, left side minus right side, are proportional; for
+    inequalities, the factor must be positive. `same` compares two sides.
     """
     one, two = _forward(gold), _forward(answer)
     if one.comparators != two.comparators:

@@ -293,9 +293,10 @@ def arranged(item: Item, wanted: tuple[Node, ...]) -> Item:
 
 
 def usual_order(names: tuple[Node | None, ...], question: str) -> tuple[Node, ...]:
-    """Return `names` in the order in which their values are given when the names are left out.
+    """Return `names` in the order in which people list the values if they leave out the names.
 
-    This is the given order if `question` contains it or a name is not a single letter, else the alphabetical order.
+    This is the order of the argument if `question` has the names as a tuple in this order, or if a name is not a single letter.
+    In all other cases it is the alphabetical order.
     """
     known = tuple(name for name in names if name is not None)
     letters = [name.name for name in known if isinstance(name, Symbol) and len(name.name.split("_")[0]) == 1]
@@ -307,8 +308,9 @@ def usual_order(names: tuple[Node | None, ...], question: str) -> tuple[Node, ..
 def as_tuple(reading: Reading, wanted: tuple[Node, ...], question: str) -> Node:
     """Return the values of `reading` as a tuple.
 
-    If the values have different names, they are put in the order `wanted`, or in the usual order of their names if `wanted` has
-    other names. Otherwise, they stay as written.
+    If all values have names, and all names differ, the values are put in the order `wanted`. If `wanted` has other names, they
+    are put in the usual order of their own names (`usual_order`). Values without names, or with repeated names, stay as
+    written.
     """
     names = tuple(item.name for item in reading.items)
     items = reading.items

@@ -106,7 +106,7 @@ def _series(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
 
 
 def brackets(group: Group) -> tuple[str, str]:
-    """Return the opening and closing brackets of `group`, in a common form for vectors and French intervals (`]0,1[`)."""
+    """Return the brackets of `group`, with those of vectors `<0,1>` and of French intervals `]0,1[` turned into parentheses."""
     return _OPEN.get(group.opening, group.opening), _CLOSE.get(group.closing, group.closing)
 
 

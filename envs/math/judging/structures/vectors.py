@@ -1,7 +1,7 @@
 r"""Recognises vectors written as sums of unit vectors: `2i - 3j + k`, also with hats as in `\hat{\imath}`.
 
-In plain letters, such a sum may also contain numbers named i, j and k, or be a complex number. It is read as a vector only if
-the question, or the value that it is compared with, leaves no other meaning.
+A sum with the plain letters i, j and k, without hats, may also have another meaning: the letters may be names of numbers, and i
+the imaginary unit. It is read as a vector only if the question, or the value that it is compared with, leaves no other meaning.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _OF_VECTORS = re.compile(r"\bvectors?\b|\\vec\b|\\hat\b|\\mathbf\b|\\boldsymbol\
 def in_components(case: Case, gold: Node, answer: Node) -> tuple[Node, Node]:
     """Return both trees in the same form if one is a vector of two or three components and the other a sum of unit vectors.
 
-    Two sums become tuples if they write the unit vectors differently. An answer that only repeats what the question states
-    is not converted, because the grader would then do the work that the question asks for.
+    If both are sums, and only one of them has hats on the unit vectors, both become tuples. All other trees are returned
+    unchanged. An answer that only repeats a vector of the question stays unchanged too, because the grader would otherwise do
+    the work that the question asks for.
     """
     size = _size(gold) or _size(answer)
     if _size(gold) and _size(answer):

@@ -1,9 +1,9 @@
-r"""Maps Unicode to the characters of the lexer: ASCII, TeX commands, and letters of words.
+r"""Turns Unicode text into what the lexer reads: ASCII characters, TeX commands, and letters of words.
 
-The text read must be the text displayed. Characters without width or meaning (zero-width spaces and joiners, variation
-selectors) are dropped, for the text looks the same without them. Characters that change how their neighbours look or in which
-order they stand (bidirectional controls, right-to-left letters, combining marks, NUL and other controls) are refused: with
-them, the text on the screen and the text that is read could differ.
+The parser must read the same text as a person who looks at it. Characters without width or meaning (zero-width spaces and
+joiners, variation selectors) are dropped, for the text looks the same without them. Characters that change how their neighbours
+look or in which order they stand (bidirectional controls, right-to-left letters, combining marks, NUL and other controls) are
+refused: with them, the text on the screen and the text that is read could differ.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ _FOREIGN = re.compile(r"[^\x00-\x7f]")
 
 
 def plain(text: str) -> str:
-    """Return `text` with every character that has an ASCII or TeX form in that form.
+    """Return `text` with each character replaced by its ASCII or TeX form, if it has one.
 
     Raises:
-        ParseError: it has a character that may hide something.
+        ParseError: `text` has a character that may change what a reader sees.
     """
     control = _REFUSED.search(text)
     if control:

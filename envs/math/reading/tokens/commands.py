@@ -55,7 +55,7 @@ class Commands:
 
         Args:
             start: position of the backslash.
-            place: end of the name after the backslash.
+            place: position after the command's name.
             spaced: whether a blank stands before it.
         """
         name = self.text[start + 1 : place]

@@ -1,8 +1,9 @@
 r"""The lexer: text to tokens, in one linear pass.
 
 A token is (kind, text, spaced, position): its kind for the grammar, its text, whether blanks precede it, and where it starts.
-The kind of a single character is the character itself. Runs of letters are words in `\text{...}`, and outside `$...$` in a text
-with such formulas; elsewhere `latex/vocabulary.py` decides. The braces of `\text` do not become tokens.
+The kind of a single character is the character itself. Runs of letters are words in `\text{...}`. If the text has formulas in
+`$...$`, they are words outside of the formulas too. Elsewhere `latex/vocabulary.py` decides whether they are words. The braces
+of `\text` do not become tokens.
 """
 
 from __future__ import annotations
@@ -250,9 +251,10 @@ def delimit(text: str) -> tuple[str, bool]:
     """Return `text` with single backslashes and plain delimiters, and whether it has delimited formulas.
 
     - Marks of emphasis, code and quotation around the whole text are removed: `**73**`.
-    - Backslashes that are all doubled were escaped twice, and so were single commands in a text without rows: one is removed.
-    - Dollar signs that all stand before digits mean money: `$5`, `$5 and $10`.
-    - An unpaired dollar sign is left from cutting the text and delimits nothing.
+    - If all backslashes are doubled, they were escaped twice, and one of each pair is removed. In a text without environments,
+      this is also done for single commands with a doubled backslash.
+    - If every dollar sign stands before a digit, all of them mean money: `$5`, `$5 and $10`.
+    - If the number of dollar signs is odd, the text was cut somewhere, and none of them delimits a formula.
     """
     wrapped = _MARKED.fullmatch(text)
     if wrapped:
