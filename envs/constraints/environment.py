@@ -59,7 +59,7 @@ class ConstraintsOptions(Options):
     strict_echo: bool = True
     """Whether a response that is nothing but the prompt again gets the floor, though it may follow the instructions."""
     skip_thinking: bool = True
-    """Whether what stands before the last `</think>` is left out; a response that never stops thinking is no answer."""
+    """Whether only the text after the last `</think>` is judged. A response whose thinking never ends then has no answer."""
     max_chars: int = Field(200_000, ge=1)
     """A longer response is not read: the status is limit."""
 

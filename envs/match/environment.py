@@ -55,7 +55,7 @@ class MatchOptions(Options):
     """Where the answer is looked for, in this order: boxed, tag (`<answer>`), fence, label (`Answer:`), all (the whole
     completion). None: the places that the kind lists."""
     skip_thinking: bool = True
-    """Whether the text before the last `</think>` is left out. A completion whose thinking never ends then has no answer."""
+    """Whether only the text after the last `</think>` is judged. A completion whose thinking never ends then has no answer."""
 
 
 class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
