@@ -91,7 +91,7 @@ def constraint(
         definition: in one line, what a response must do.
         rule: function that is called with the check's arguments, and says why they do not fit together; an empty text if
             they do. By default all arguments fit.
-        needs: packages of the extra `constraints` that the check imports.
+        needs: packages that the check imports, all from the install extra `verigym[constraints]`.
         copies: whether the right response is a part of the prompt.
         missing: why the instruction cannot be checked at all; empty if it can be checked.
 

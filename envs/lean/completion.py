@@ -1,6 +1,6 @@
 """Finds the submission in a completion: the last complete fenced block, and in slot mode the proof inside it.
 
-In slot mode the model is asked for a proof, but it may answer with the whole `theorem NAME : ... := proof`, as in most prompts.
+In slot mode the model is asked for the proof alone, but it may answer with the whole `theorem NAME : ... := proof`.
 If the repeated statement is the task's, up to white space and comments, only the proof is kept. Header and statement always
 come from the grader, so the repetition has no effect.
 """

@@ -113,7 +113,10 @@ def encode(tokenizer: Any, messages: Sequence[Message], steps: Sequence[str], co
 
 
 def tag_id(tokenizer: Any, convention: Convention) -> int:
-    """Return the id of the last token of the step tag. The model cards read the rewards at this token."""
+    """Return the id of the last token of the step tag.
+
+    The model's output at this token is the step's reward, as in the example code of the models' cards.
+    """
     ids = tokenizer.encode(convention.tag, add_special_tokens=False)
     return int(ids[-1])
 

@@ -44,7 +44,7 @@ class Side(NamedTuple):
     r"""The possible readings of the side, in the notation of the `math` grader, with units in `\text{}`. Empty if the side
     cannot be read."""
     whole: bool
-    """Whether the side is complete: false if words around it may be a part of the expression."""
+    """Whether the text holds all of this side of the equation; false if words beside it may belong to it."""
     loose: bool = False
     """Whether a false relation at this side may mean something else, and so is no certain error. This is so if the first side
     is a number that may belong to a word beside it (`Day 1 = 5 + 3`, `5 feet = 60 inches`), if an operation in words comes

@@ -5,9 +5,10 @@ sent once more. If the worker dies again, a control session decides: the same pr
 If the control survives, the turn is to blame: `SessionLimit`, and the episode scores the floor. If the control dies too, our
 side is to blame: `EnvironmentFailure`, and the episode has no reward.
 
-An episode that gets other replies when it is replayed cannot go on, and normally has no reward. But if a turn of this episode
-had ended the worker, this turn is still sent once more and may be blamed. Otherwise a model could avoid a bad reward: it could
-ask a tool for the time, so that the replay gets another reply, and then hang.
+An episode is also replayed if a turn of another episode ended their common worker. If a replay gets other replies than those
+recorded, the episode cannot go on. It has no reward, with one exception: if a turn of this very episode ended the worker, that
+turn is still sent once more and may be blamed. Otherwise a model could avoid a bad reward: it could ask a tool for the time, so
+that the replay gets another reply, and then hang.
 `grading/kill_rule.py` applies the same rule to verdicts.
 """
 

@@ -1,4 +1,7 @@
-"""Workers that hold sessions: a worker answers requests about its sessions, or reports how its process died."""
+"""Workers that hold sessions.
+
+A worker is an object of this process that owns another process: it passes requests on to it, or says how it died.
+"""
 
 from __future__ import annotations
 

@@ -23,10 +23,11 @@ DONE, FORWARD, TRAINING = 0, 1, 2
 
 
 class LockStep:
-    """Makes all processes run the same number and kind of passes of a sharded model, which would otherwise hang.
+    """Makes all processes run the same number and kind of passes of a sharded model. Otherwise the processes would hang.
 
-    Use it by `with lock_step.open(): ...`. Within this context, each process may run any number of passes, or none. All
-    processes must open such contexts in the same order.
+    Use it by `with lock_step.open(): ...`. Within this context, each process may ask for any number of passes, or none: a
+    process that has fewer than another one adds passes over a single token. All processes must open such contexts in the same
+    order.
     """
 
     def __init__(self, model: Any) -> None:

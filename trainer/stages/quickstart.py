@@ -1,6 +1,6 @@
 """`verigym quickstart`: makes a model with random weights, fine-tunes it on worked solutions, then trains it by GRPO.
 
-The parts are those of the stages `scratch`, `sft` and `grpo`.
+It runs the same code as the pipeline stages `scratch`, `sft` and `grpo`.
 """
 
 from __future__ import annotations

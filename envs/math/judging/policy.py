@@ -55,7 +55,7 @@ class Policy(Options):
     chains: Literal["equal", "last"] = "equal"
     """Which sides of `x = 2 + 3 = 5` have to be right: all of them, or only the last. With last, `4 = 5` is right for 5."""
     brackets: Literal["optional", "required"] = "optional"
-    """Whether `1, 2, 3` in the written order is right for `(1, 2, 3)`, and the other way round."""
+    """Whether `1, 2, 3` is right for `(1, 2, 3)`, and `(1, 2, 3)` for `1, 2, 3`. The order counts in both cases."""
     vectors: Literal["any", "written"] = "any"
     """Whether a tuple is right for a row or column vector of the same elements, or a sum of unit vectors (`2i - 3j`), and
     the other way round."""

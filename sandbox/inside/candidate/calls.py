@@ -267,7 +267,7 @@ class Server:
             hold: encodes an object as a handle (a reference by number); None in a session, where only plain data is sent.
 
         Returns:
-            The fields of the answer, and the lists, dicts and other containers in the result.
+            Two values: the fields of the answer; and the list of all containers (lists, dicts, ...) that the result holds.
 
         Raises:
             CannotCross: the result cannot be encoded.

@@ -32,13 +32,13 @@ class Array:
 
 
 def decode(data: Any, handle: Callable[..., Any] | None = None, *, arrays: bool = True, guard: bool = False) -> Any:
-    """Return the value that `data` encodes. It consists of exact built-in types and numpy arrays only.
+    """Return the value that `data` encodes. With the default arguments, it consists of built-in types and numpy arrays only.
 
     Args:
         data: parsed JSON.
-        handle: function that returns the object for a handle (a reference to an object of the other process). Called with the
-            object's description, its plain value if its class derives from a built-in type, the decoder, and the depth. With
-            None, a handle in `data` is an error.
+        handle: function that returns the object for a handle (a reference to an object of the other process). It gets four
+            arguments: the object's description; its plain value (None unless its class derives from a built-in type); the
+            decoder; the depth. If `handle` is None, a handle in `data` is an error.
         arrays: whether arrays become numpy arrays. A trusted process passes False and gets `Array` objects, so that numpy
             does not process untrusted data.
         guard: whether the data is a candidate's answer that a test will use. If so, some values become stand-ins; see

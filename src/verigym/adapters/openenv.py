@@ -4,8 +4,10 @@
     from verigym.adapters import openenv
     app = openenv.app("suite.yaml", data_dir="data")
 
-A client chooses its task at `reset` by `index` and `split`, by `verigym` (the whole task, as in the column `verigym` of a row),
-or by a `seed`. Each `step` sends a text of the model; the observation holds the messages that the model reads next. An
+A client chooses its task by the arguments of `reset`: `index` and `split`; or `seed`; or `verigym`, which is the whole task as
+in the column `verigym` of an exported data set.
+
+Each `step` sends a text of the model; the observation holds the messages that the model reads next. An
 episode's last observation is `done` and has the reward. If grading failed, `reward` is None and `error` says why: leave out
 such an episode; do not count it as 0. For the opposite direction, `openenv_environment` makes a verigym environment of an
 OpenEnv server.

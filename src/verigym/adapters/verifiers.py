@@ -31,7 +31,7 @@ EPISODE = "verigym_episode"
 VERDICT = "verigym"
 """Name of the reward, and in a trace's `info` of the verdict."""
 SCORER_SETTINGS = (*GRADER_SETTINGS, "stop_after")
-"""Names of the settings that go to `Scorer` when it is given open sources; all other settings are environment options."""
+"""Names of the settings that go to `Scorer`; all other settings are options of the environment."""
 STOPS: Mapping[str, FinishReason] = {"max_turns": "turns", "max_output_tokens": "length"}
 """Maps the library's stop conditions to our finish reasons; any other stop condition means that the context is full."""
 
