@@ -111,10 +111,12 @@ def test_sigterm_at_any_moment(attempt: int, whole: Path, letters_model: Path, t
     done = int(checkpoints[-1].removeprefix("step-")) if checkpoints else 0
     print(f"moment {attempt}: {after} steps and {part:.2f} of one; {took_s:.2f} s to the end: {last}")
     told = f"after step {done} of {STEPS}" if done else "before the first step"
+    if done == STEPS and (tmp_path / "out/final").exists():  # on a busy machine the last steps may be over before the signal comes
+        told = "before its report was written"
     assert last.endswith(f"stopped {told}; go on with the same command")
     assert done >= after - 1, "a step that was logged is kept"
     assert took_s < 30
-    assert not (tmp_path / "out/final").exists()
+    assert done == STEPS or not (tmp_path / "out/final").exists()
 
     again = subprocess.run(run, capture_output=True, text=True, timeout=180)
     assert again.returncode == 0, again.stderr
