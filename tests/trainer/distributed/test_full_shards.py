@@ -73,7 +73,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"lora_rank": 4}, "shard full does not go with lora_rank, which reads whole weights; set shard to optimizer"),
+        (
+            {"lora_rank": 4, "lora_base": "4bit", "dtype": "bf16", "gradient_checkpointing": True},
+            "shard full cuts weights into rows, and lora_base 4bit stores them in packed blocks; set lora_base to bf16",
+        ),
+        (
+            {"lora_rank": 4, "lora_base": "bf16", "dtype": "bf16", "advantage": "gae"},
+            "shard full with dtype bf16 would keep a bfloat16 copy .*; set gradient_checkpointing to true",
+        ),
         ({"cuda_graphs": True}, "shard full does not go with cuda_graphs true"),
         ({"engine": "vllm"}, "shard full does not go with engine vllm"),
         ({"dtype": "bf16"}, "shard full with dtype bf16 would keep a bfloat16 copy .*; set gradient_checkpointing to true"),
