@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice, pairwise
 from pathlib import Path
@@ -320,24 +320,21 @@ def export_sharded(model: Any, folder: Path, world: World, part_bytes: int = PAR
         part_bytes: largest size of a file in bytes, unless a tensor is larger.
     """
     base = _base(model)
-    # Merged weights are at least float32, as are those of a model without adapters.
-    sizes = [p.numel() * max(4, p.element_size()) for name, p in base.named_parameters() if ".lora_" not in name]
-    counts, held = [0], 0
-    for size in sizes:
-        if counts[-1] and held + size > part_bytes:
-            counts.append(0)
-            held = 0
-        counts[-1] += 1
-        held += size
-    files = [f"model-{n:05d}-of-{len(counts):05d}.safetensors" for n in range(1, len(counts) + 1)]
-    files = files if len(counts) > 1 else ["model.safetensors"]
+    adapted = base is not model
+    dtype = torch.promote_types(base.dtype, torch.float32)  # as `merged_weights` does
+    sizes = [p.numel() * dtype.itemsize for name, p in base.named_parameters() if ".lora_" not in name]
     if world.main:
         folder.mkdir(parents=True, exist_ok=True)
-    weights, owners = whole_weights(model), dict[str, str]()
-    for file, count in zip(files, counts, strict=True):
+    weights: Iterator[tuple[str, torch.Tensor]]
+    weights = ((name, whole_tensor(parameter)) for name, parameter in model.named_parameters())
+    if adapted:
+        weights = merged_weights(model, whole_tensor)
+    owners: dict[str, str] = {}
+    files = _parts(sizes, part_bytes)
+    for file, count in files.items():
         tensors: dict[str, torch.Tensor] = {}
         for name, whole in islice(weights, count):
-            owners[name], dtype = file, whole.dtype
+            owners[name] = file
             if world.main:
                 tensors[name] = whole.cpu()
         if world.main:
@@ -353,17 +350,22 @@ def export_sharded(model: Any, folder: Path, world: World, part_bytes: int = PAR
     config.save_pretrained(folder)
     if getattr(base, "generation_config", None) is not None:
         base.generation_config.save_pretrained(folder)
-    if base is not model:
+    if adapted:
         model.save_pretrained(folder / "adapter", save_embedding_layers=False)
 
 
-def whole_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield (name, full value) of each parameter of `model`, with adapters merged; all processes must iterate together."""
-    if hasattr(model, "get_base_model"):
-        yield from merged_weights(model, whole_tensor)
-    else:
-        for name, parameter in model.named_parameters():
-            yield name, whole_tensor(parameter)
+def _parts(sizes: Sequence[int], part_bytes: int) -> dict[str, int]:
+    """Divide tensors of `sizes` bytes into files of at most `part_bytes`; return the number of tensors of each file."""
+    counts, held = [0], 0
+    for size in sizes:
+        if counts[-1] and held + size > part_bytes:
+            counts.append(0)
+            held = 0
+        counts[-1] += 1
+        held += size
+    if len(counts) == 1:
+        return {"model.safetensors": counts[0]}
+    return {f"model-{n:05d}-of-{len(counts):05d}.safetensors": count for n, count in enumerate(counts, 1)}
 
 
 def _base(model: Any) -> Any:

@@ -30,7 +30,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "initial": {**SHORT, "reference_every": 0, "lora_targets": LAST, "engine": "transformers"},
     "critic": {**SHORT, **ALONE, "advantage": "gae", "kl_place": "reward", "gradient_checkpointing": True},
 }
-HALF = {**SHORT, "dtype": "bf16", "lora_base": "bf16"}
+HALVES: dict[str, dict[str, Any]] = {
+    "half": {**SHORT, "dtype": "bf16", "lora_base": "bf16"},
+    "wide": {**SHORT, "dtype": "bf16", "gradient_checkpointing": True, "lora_rank": 160, "optimizer": "adamw_8bit"},
+}
 FULL = {"shard": "full"}
 BOUND = 1e-8
 """Largest difference of a weight in float64."""
@@ -51,17 +54,22 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, 
 def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
     """Runs of each kind by one process and by two, and some that another number of processes ended."""
     require("peft")
+    require("bitsandbytes")
     root = tmp_path_factory.mktemp("runs")
     one = [settings(root / kind / "one", model_folder, **changes) for kind, changes in KINDS.items()]
     full = [settings(root / kind / "full", model_folder, **changes, **FULL) for kind, changes in KINDS.items()]
     with pytest.MonkeyPatch.context() as patch:
         compute_exactly(patch.setattr)
-        run_all(*one, settings(root / "half-one/plain", model_folder, **HALF))
+        for name, changes in HALVES.items():
+            one.append(settings(root / name / "one/plain", model_folder, **changes))
+            full.append(settings(root / name / "full/plain", model_folder, **changes, **FULL))
+        run_all(*one)
         full.append(rewound(root / "earlier/one", root / "earlier/one-full", 3, model_folder, **LORA, **FULL))
-        full.append(settings(root / "half-full/plain", model_folder, **HALF, **FULL))
         done = launch(*full)
         assert done.returncode == 0, done.stderr[-3000:]
         run_all(rewound(root / "earlier/full", root / "earlier/full-one", 3, model_folder, **LORA))
+        done = launch(rewound(root / "earlier/full", root / "earlier/full-three", 3, model_folder, **LORA, **FULL), processes=3)
+        assert done.returncode == 0, done.stderr[-3000:]
     return root
 
 
@@ -82,7 +90,7 @@ def test_the_weights_and_logs_are_those_of_one_process(kind: str, runs: Path, mo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["one-full", "full-one"])
+@pytest.mark.parametrize("name", ["one-full", "full-one", "full-three"])
 def test_a_checkpoint_is_read_by_another_number_of_processes(name: str, runs: Path) -> None:
     assert distance(runs / "earlier" / name, runs / "earlier/one") < BOUND
     assert [row["step"] for row in metrics(runs / "earlier" / name)] == [*range(1, STEPS + 1)]
@@ -116,12 +124,13 @@ def test_the_final_model_is_the_merged_one(runs: Path) -> None:
 
 
 @pytest.mark.slow
-def test_with_a_base_in_bfloat16_the_first_step_is_that_of_one_process(runs: Path) -> None:
-    mine, theirs = metrics(runs / "half-full/plain")[0], metrics(runs / "half-one/plain")[0]
+@pytest.mark.parametrize("name", HALVES)
+def test_in_bfloat16_the_first_step_is_that_of_one_process(name: str, runs: Path) -> None:
+    mine, theirs = (metrics(runs / name / number / "plain")[0] for number in ("full", "one"))
     assert mine["completion_tokens"] == theirs["completion_tokens"] and mine["reward"] == theirs["reward"]
-    for name in ("loss", "grad_norm"):
-        assert mine[name] == pytest.approx(theirs[name], rel=1e-2)
-    assert {tensor.dtype for tensor in weights(runs / "half-full/plain").values()} == {torch.float32}
+    for metric in ("loss", "grad_norm"):
+        assert mine[metric] == pytest.approx(theirs[metric], rel=1e-2)
+    assert {tensor.dtype for tensor in weights(runs / name / "full/plain").values()} == {torch.float32}
 
 
 @pytest.mark.slow
