@@ -182,14 +182,19 @@ class TrainConfig(
     def _refuse_whole_weights(self) -> None:
         """Refuse settings that need the full weights in one process, because `shard: full` never gathers them."""
         needs = {
-            "lora_rank": self.lora_rank > 0,
             "cuda_graphs true": self.cuda_graphs is True,
             "engine vllm": self.engine == "vllm",
         }
         for setting, on in needs.items():
             if on:
                 raise ValueError(f"shard full does not go with {setting}, which reads whole weights; set shard to optimizer")
-        if self.dtype == "bf16" and not self.gradient_checkpointing:
+        if self.lora_base == "4bit":
+            raise ValueError(
+                "shard full cuts weights into rows, and lora_base 4bit stores them in packed blocks; set lora_base to bf16, or "
+                "shard to optimizer"
+            )
+        copies = self.lora_base == "fp32" or self.advantage == "gae"
+        if self.dtype == "bf16" and copies and not self.gradient_checkpointing:
             raise ValueError(
                 "shard full with dtype bf16 would keep a bfloat16 copy of every layer for the backward pass; set "
                 "gradient_checkpointing to true"

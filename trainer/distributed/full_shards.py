@@ -4,15 +4,17 @@ Each process reads its rows of every matrix from the files of the model. A repea
 afterwards. Its gradient is summed over the processes and cut into rows before the gradient of the next layer is computed. The
 other parameters (embeddings, last norm, head) stay gathered within the context `gathered`, because the chunked
 log-probabilities read the head. Their gradients are cut into rows after each micro-batch.
+
+With adapters, the frozen base is sharded like this and has no gradient. The adapters are small: each process holds them whole.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,20 @@ from torch.distributed.tensor import DTensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from verigym.envs.contract.errors import UsageError
+from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.distributed.lock_step import LockStep, run_one_token
 from verigym.trainer.distributed.sharded_checkpoint import fill_rows, rows_of_tensor
 from verigym.trainer.distributed.world import World
 from verigym.trainer.logprobs.forward import usable_head
+from verigym.trainer.models.lora import (
+    BASE_DTYPES,
+    adapter_tensors,
+    add_adapter,
+    allocate_adapters,
+    load_adapter,
+    merged_weights,
+    plain_config,
+)
 from verigym.trainer.models.path import require_model
 
 INDEX = "model.safetensors.index.json"
@@ -116,8 +128,42 @@ def _parameters_on_meta() -> Iterator[None]:
         nn.Module.register_parameter = register  # type: ignore[method-assign]
 
 
+def load_sharded_with_adapters(
+    config: AdapterFields, path: str, seed: int, world: World, device: torch.device, start: Path | None
+) -> tuple[Any, Any]:
+    """Load a model whose frozen base is sharded and whose adapters every process holds whole; return it with its tokenizer.
+
+    Args:
+        config: decides about the adapters and the precision of the base.
+        path: directory of the base model, whose weights are safetensors.
+        seed: key of the adapters' initial values.
+        world: the processes that train together.
+        device: device of this process.
+        start: a checkpoint that `lora.save_policy` wrote; None for the initial adapters.
+
+    Raises:
+        UsageError: the base cannot be read in rows, it cannot take the adapters, or those of `start` do not fit it.
+    """
+
+    def adapted(base: Any) -> Any:
+        policy = add_adapter(base, config, seed)
+        allocate_adapters(policy, seed)
+        return policy
+
+    policy, tokenizer = load_sharded(path, world, device, trained=True, wrap=adapted, dtype=BASE_DTYPES[config.lora_base])
+    if start:
+        load_adapter(adapter_tensors(policy), start / "adapter.safetensors")
+    return policy, tokenizer
+
+
 def load_sharded(
-    path: str | Path, world: World, device: torch.device, *, trained: bool, wrap: Callable[[Any], Any] | None = None
+    path: str | Path,
+    world: World,
+    device: torch.device,
+    *,
+    trained: bool,
+    wrap: Callable[[Any], Any] | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Any, Any]:
     """Load a model in shards and return it with its tokenizer. Each process reads only its own rows of the weights.
 
@@ -127,7 +173,8 @@ def load_sharded(
         device: device of this process.
         trained: False for a reference, whose weights never get a gradient.
         wrap: turns the model, whose parameters have no memory yet, into another model, such as a critic with the decoder as
-            `base_model`. Parameters that `wrap` adds keep their values.
+            `base_model`. Parameters that `wrap` adds keep their values, and those that it freezes stay frozen.
+        dtype: dtype of the weights.
 
     Raises:
         UsageError: there is no such directory, or its weights cannot be read in rows.
@@ -137,7 +184,7 @@ def load_sharded(
         raise UsageError(f"shard: full reads a model's files here, and {path!r} is a hub's; download it and name its folder")
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        model = empty_model(path, torch.float32)
+        model = empty_model(path, dtype)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         message = " ".join(str(error).split())[:300]
         raise UsageError(f"model: the directory {path!r} cannot be loaded: {message}") from None
@@ -147,19 +194,14 @@ def load_sharded(
             f"shard: full reads and writes tensors one by one, and those of {model.config.model_type} are stored in another "
             "form than the model's; set shard to optimizer"
         )
-    prefix = model.base_model_prefix
+    in_files = {parameter: name for name, parameter in names.items()}
     if wrap is not None:
         model = wrap(model)
-    stored = {
-        name: name if wrap is None else name.replace("base_model.", f"{prefix}.", 1) for name, _ in model.named_parameters()
-    }
-    made = {name: parameter.detach().clone() for name, parameter in model.named_parameters() if not parameter.is_meta}
-    model.requires_grad_(trained)
+    stored = {name: in_files[parameter] for name, parameter in model.named_parameters() if parameter in in_files}
+    if not trained:
+        model.requires_grad_(False)
     shard_fully(model, world, device)
-    for name, parameter in model.named_parameters():
-        if name in made:
-            fill_rows(parameter, rows_of_tensor(made[name]))
-    _load_rows(model, Path(path), {name: file_name for name, file_name in stored.items() if name not in made})
+    _load_rows(model, Path(path), stored)
     _begin(model)
     return model, tokenizer
 
@@ -168,13 +210,15 @@ def shard_fully(model: Any, world: World, device: torch.device) -> None:
     """Shard a model whose parameters have no memory yet into rows, and allocate memory for the rows of this process.
 
     Parameters that already have memory keep their values; all other parameters have undefined values until they are loaded.
+    Adapters are not sharded, and FSDP does not sum their gradients.
     """
     made = {name: parameter.detach().clone() for name, parameter in model.named_parameters() if not parameter.is_meta}
     mesh = init_device_mesh(device.type, (world.size,))
     layers: list[Any] = list(repeated_layers(model))
+    adapters = set(adapter_tensors(model).values())
     for layer in layers:
-        fully_shard(layer, mesh=mesh, reshard_after_forward=True)
-    fully_shard(model, mesh=mesh, reshard_after_forward=False)
+        fully_shard(layer, mesh=mesh, reshard_after_forward=True, ignored_params=adapters)
+    fully_shard(model, mesh=mesh, reshard_after_forward=False, ignored_params=adapters)
     # By default FSDP prefetches in the order of past passes, which differs between processes: see `lock_step.run_one_token`.
     for layer, following in pairwise(layers):
         layer.set_modules_to_forward_prefetch([following])
@@ -237,7 +281,7 @@ def _load_rows(model: Any, folder: Path, stored: Mapping[str, str]) -> None:
     parameters = dict(model.named_parameters())
     for name, own in stored.items():
         if own not in files:
-            kind = type(model).__name__.removeprefix("FSDP")
+            kind = type(_base(model)).__name__.removeprefix("FSDP")
             raise UsageError(f"{folder} has no tensor {own!r}, which {kind} needs; set shard to optimizer")
         with safe_open(folder / files[own], framework="pt") as file:
             rows = file.get_slice(own)
@@ -267,31 +311,30 @@ def _files_of(folder: Path) -> dict[str, str]:
 def export_sharded(model: Any, folder: Path, world: World, part_bytes: int = PART_BYTES) -> None:
     """Write a model to `folder` so that transformers can load it, one tensor after the other; all processes call this.
 
+    Adapters are merged, and also written into `adapter/`, as `lora.save_merged` does.
+
     Args:
         model: fully sharded.
         folder: made if absent; the first process writes.
         world: the processes that train together.
         part_bytes: largest size of a file in bytes, unless a tensor is larger.
     """
-    parameters = list(model.named_parameters())
-    parts: list[list[str]] = [[]]
-    held = 0
-    for name, parameter in parameters:
-        size = parameter.numel() * parameter.element_size()
-        if parts[-1] and held + size > part_bytes:
-            parts.append([])
-            held = 0
-        parts[-1].append(name)
-        held += size
-    files = [f"model-{n:05d}-of-{len(parts):05d}.safetensors" for n in range(1, len(parts) + 1)]
-    files = files if len(parts) > 1 else ["model.safetensors"]
-    named = dict(parameters)
+    base = _base(model)
+    adapted = base is not model
+    dtype = torch.promote_types(base.dtype, torch.float32)  # as `merged_weights` does
+    sizes = [p.numel() * dtype.itemsize for name, p in base.named_parameters() if ".lora_" not in name]
     if world.main:
         folder.mkdir(parents=True, exist_ok=True)
-    for file, names in zip(files, parts, strict=True):
+    weights: Iterator[tuple[str, torch.Tensor]]
+    weights = ((name, whole_tensor(parameter)) for name, parameter in model.named_parameters())
+    if adapted:
+        weights = merged_weights(model, whole_tensor)
+    owners: dict[str, str] = {}
+    files = _parts(sizes, part_bytes)
+    for file, count in files.items():
         tensors: dict[str, torch.Tensor] = {}
-        for name in names:
-            whole = whole_tensor(named[name])
+        for name, whole in islice(weights, count):
+            owners[name] = file
             if world.main:
                 tensors[name] = whole.cpu()
         if world.main:
@@ -299,15 +342,35 @@ def export_sharded(model: Any, folder: Path, world: World, part_bytes: int = PAR
     if not world.main:
         return
     if len(files) > 1:
-        total = sum(parameter.numel() * parameter.element_size() for parameter in named.values())
-        owners = {name: file for file, names in zip(files, parts, strict=True) for name in names}
-        index = {"metadata": {"total_size": total}, "weight_map": owners}
+        index = {"metadata": {"total_size": sum(sizes)}, "weight_map": owners}
         (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    model.config.architectures = [type(model).__name__.removeprefix("FSDP")]
-    model.config.dtype = parameters[0][1].dtype
-    model.config.save_pretrained(folder)
-    if getattr(model, "generation_config", None) is not None:
-        model.generation_config.save_pretrained(folder)
+    config = plain_config(base.config)
+    config.architectures = [type(base).__name__.removeprefix("FSDP")]
+    config.dtype = dtype
+    config.save_pretrained(folder)
+    if getattr(base, "generation_config", None) is not None:
+        base.generation_config.save_pretrained(folder)
+    if adapted:
+        model.save_pretrained(folder / "adapter", save_embedding_layers=False)
+
+
+def _parts(sizes: Sequence[int], part_bytes: int) -> dict[str, int]:
+    """Divide tensors of `sizes` bytes into files of at most `part_bytes`; return the number of tensors of each file."""
+    counts, held = [0], 0
+    for size in sizes:
+        if counts[-1] and held + size > part_bytes:
+            counts.append(0)
+            held = 0
+        counts[-1] += 1
+        held += size
+    if len(counts) == 1:
+        return {"model.safetensors": counts[0]}
+    return {f"model-{n:05d}-of-{len(counts):05d}.safetensors": count for n, count in enumerate(counts, 1)}
+
+
+def _base(model: Any) -> Any:
+    """Return the transformers model within `model`: its base if it has adapters, else itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def whole_tensor(parameter: torch.Tensor) -> torch.Tensor:

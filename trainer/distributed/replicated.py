@@ -1,4 +1,7 @@
-"""Adapters in several processes: each holds the whole model, and only the gradients of the adapters are exchanged."""
+"""Adapters in several processes: each holds them whole and sums their gradients over the processes.
+
+With `shard: optimizer` each process also holds the whole frozen base; with `shard: full` it holds its rows of the base.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 import torch
 from torch import distributed
 
+from verigym.trainer.distributed.full_shards import export_sharded
 from verigym.trainer.distributed.world import World
 from verigym.trainer.models.lora import export_policy
 
@@ -49,3 +53,14 @@ class ReplicatedPolicy:
         """Write the model, with adapters merged, to `folder` so that transformers can load it. All processes call this."""
         if self._world.main:
             export_policy(self.model, folder)
+
+
+class AdaptersOnShards(ReplicatedPolicy):
+    """Adapters that every process holds in full, on a frozen base that `full_shards.load_sharded_with_adapters` sharded.
+
+    Each pass gathers the base one layer after another, so passes run within `full_shards.gathered`.
+    """
+
+    def export(self, folder: Path) -> None:
+        """Write the model, with adapters merged, to `folder`, one tensor after the other. All processes call this."""
+        export_sharded(self.model, folder, self._world)

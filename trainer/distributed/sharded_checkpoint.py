@@ -49,12 +49,12 @@ def restore(start: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
         load_shards(start, model, optimizer)
         return
     saved = torch.load(start / "optimizer.pt", map_location="cpu", weights_only=True, mmap=True)
-    restore_optimizer(saved, model, optimizer)
+    restore_optimizer(saved, optimizer)
 
 
-def restore_optimizer(saved: Mapping[str, Any], model: Any, optimizer: torch.optim.Optimizer) -> None:
-    """Load `saved`, the `state_dict` of a single process's optimizer; for a sharded model, load only this process's rows."""
-    if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
+def restore_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
+    """Load `saved`, the `state_dict` of a single process's optimizer; for sharded parameters, load only this process's rows."""
+    if any(isinstance(parameter, DTensor) for group in optimizer.param_groups for parameter in group["params"]):
         load_whole_optimizer(saved, optimizer)
     else:
         optimizer.load_state_dict(dict(saved))  # moves its tensors to the parameters' device

@@ -34,14 +34,22 @@ def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Me
     def cut(size: int) -> int:
         return -(-size // processes)
 
-    size, half = shape.parameters, config.dtype == "bf16"
+    size, half, full = shape.parameters, config.dtype == "bf16", config.shard == "full"
+    held = LAYERS_HELD * shape.layer
     critic = 0
     if config.advantage == "gae":
-        # Whole weights and gradients while it runs; rows of both, and of the moments, at rest.
-        critic = (10 if half else 8) * size + cut(8 * size + moment_bytes(shape.tensors, config.optimizer))
+        critic = cut(8 * size + moment_bytes(shape.tensors, config.optimizer))
+        if not full:  # whole weights and gradients while it runs; rows of both, and of the moments, at rest
+            critic += (10 if half else 8) * size
     if config.lora_rank:
-        return replace(needs, critic=critic)  # each process holds the policy
-    if config.shard == "optimizer":
+        weights = needs.weights  # each process holds the policy
+        if full:
+            # Of the base only rows, and what is gathered; under bf16 with bfloat16 copies of what runs, if it is fp32.
+            number = 2 if config.lora_base == "bf16" else 4
+            copies = 2 * (shape.ends + shape.layer) if half and number == 4 else 0
+            weights += cut(number * size) + number * (shape.ends + held) + copies - base_bytes(shape, config)
+        return replace(needs, weights=weights, critic=critic)
+    if not full:
         return replace(
             needs,
             weights=base_bytes(shape, config) + cut(4 * size),
@@ -50,14 +58,13 @@ def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Me
             reference=cut(needs.reference),  # whole only while the policy has no gradients
             critic=critic,
         )
-    held = LAYERS_HELD * shape.layer
     return replace(
         needs,
         weights=cut(4 * size) + 4 * (shape.ends + held) + (2 * (shape.ends + shape.layer) if half else 0),
         gradients=cut(4 * size) + 4 * (shape.ends + held),  # one that is computed and one that is being summed
         optimizer=cut(needs.optimizer),
         reference=cut(needs.reference),
-        critic=cut(8 * size + moment_bytes(shape.tensors, config.optimizer)) if critic else 0,
+        critic=critic,
     )
 
 
@@ -69,7 +76,9 @@ def plan_memory(config: TrainConfig, processes: int) -> tuple[Table, dict[str, A
     """
     shape = model_shape(config.model, config)
     needs = process_memory(shape, config, processes)
-    how = "adapters, a whole model each" if config.lora_rank else f"shard {config.shard}"
+    how = f"shard {config.shard}"
+    if config.lora_rank:
+        how = "adapters whole, shard full" if config.shard == "full" else "adapters, a whole model each"
     title = f"{shape.parameters:,} parameters, {config.dtype}, {processes} processes, {how}"
     table = Table(
         title=title, title_justify="left", caption="without activations, which --dry-run measures without --processes"

@@ -27,18 +27,18 @@ def policy_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     not merged into the base weights and taken out again, because rounding would then change the base weights at every push. All
     processes of a fully sharded model must iterate together.
     """
-    if lock_step_of(model) is not None:
+    if not hasattr(model, "get_base_model"):
+        if lock_step_of(model) is None:
+            yield from revert_weight_conversion(model, model.state_dict()).items()
+            return
         for name, tensor in model.state_dict().items():
             yield name, whole_tensor(tensor)
-        return
-    if not hasattr(model, "get_base_model"):
-        yield from revert_weight_conversion(model, model.state_dict()).items()
         return
     names: dict[int, list[str]] = {}
     for name, tensor in model.get_base_model().state_dict(keep_vars=True).items():
         names.setdefault(id(tensor), []).append(name)
     tied = {first: others for first, *others in names.values()}
-    for name, tensor in merged_weights(model):
+    for name, tensor in merged_weights(model, whole_tensor):
         for one in (name, *tied.get(name, ())):
             yield one, tensor
 

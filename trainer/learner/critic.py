@@ -123,7 +123,7 @@ class Critic:
                 fill_rows(parameter, rows_of_tensor(saved["model"][name]))
         else:
             self.model.load_state_dict(saved["model"])
-        restore_optimizer(saved["optimizer"], self.model, self.optimizer)
+        restore_optimizer(saved["optimizer"], self.optimizer)
 
     def save(self, folder: Path) -> None:
         """Write model and optimizer to the file `critic.pt` in `folder`.

@@ -18,8 +18,8 @@ from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import credits_of, training_rows
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.distributed.fsdp import ShardedPolicy, clip_gradients, gathered, shard
-from verigym.trainer.distributed.full_shards import FullyShardedPolicy, load_sharded
-from verigym.trainer.distributed.replicated import ReplicatedPolicy
+from verigym.trainer.distributed.full_shards import FullyShardedPolicy, load_sharded, load_sharded_with_adapters
+from verigym.trainer.distributed.replicated import AdaptersOnShards, ReplicatedPolicy
 from verigym.trainer.distributed.sharded_checkpoint import (
     load_weights,
     own_rows,
@@ -105,10 +105,13 @@ class Learner:
     def _policy(self, start: Path | None) -> tuple[Policy, Any]:
         config, world = self.config, self.world
         if self.full:
-            model, tokenizer = load_sharded(start / "model" if start else config.model, world, self.device, trained=True)
+            if config.lora_rank:
+                model, tokenizer = load_sharded_with_adapters(config, config.model, config.seed, world, self.device, start)
+            else:
+                model, tokenizer = load_sharded(start / "model" if start else config.model, world, self.device, trained=True)
             if config.liger:
                 use_liger(model, self.device)
-            return FullyShardedPolicy(model, world), tokenizer
+            return (AdaptersOnShards if config.lora_rank else FullyShardedPolicy)(model, world), tokenizer
         if config.shard == "full":
             logger.warning("shard: full has no effect in one process; start several by torchrun")
         copied = config.lora_rank > 0 and world.size > 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,9 @@ from verigym.trainer.rng import keyed_uniforms
 
 ADAPTER = "default"
 """Name of the only adapter in peft."""
+
+BASE_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""Dtype of the frozen weights under each `lora_base` that is no quantisation."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def load_base(config: AdapterFields, path: str | Path, device: torch.device) -> 
         UsageError: the model cannot be loaded, or 4 bits are asked for and bitsandbytes is absent.
     """
     if config.lora_base != "4bit":
-        return load_model(path, device, dtype=torch.float32 if config.lora_base == "fp32" else torch.bfloat16)
+        return load_model(path, device, dtype=BASE_DTYPES[config.lora_base])
     need("bitsandbytes", "lora_base: 4bit")
     nf4 = transformers.BitsAndBytesConfig(
         load_in_4bit=True,
@@ -167,12 +170,26 @@ def add_adapter(model: Any, config: AdapterFields, seed: int) -> Any:
     ends = (policy.get_output_embeddings(), policy.get_input_embeddings())
     if any(hasattr(layer, "get_base_layer") for layer in ends):
         raise UsageError("lora_targets: the head and the embeddings, which may be one matrix, get no adapter; leave them out")
-    with torch.no_grad():
-        for name, parameter in policy.named_parameters():
-            if ".lora_A." in name and not parameter.is_meta:
-                uniform = 2 * keyed_uniforms(parameter.numel(), seed, "lora", name) - 1
-                parameter.copy_(uniform.reshape(parameter.shape) / parameter.shape[1] ** 0.5)
+    if not any(parameter.is_meta for parameter in adapter_tensors(policy).values()):
+        _set_initial_values(policy, seed)
     return policy.eval()
+
+
+def allocate_adapters(policy: Any, seed: int) -> None:
+    """Give the adapters of `policy`, which have no memory yet, memory on the CPU and the initial values of `add_adapter`."""
+    for name in adapter_tensors(policy):
+        policy.get_submodule(name.rpartition(".")[0]).to_empty(device="cpu")
+    _set_initial_values(policy, seed)
+
+
+@torch.no_grad()
+def _set_initial_values(policy: Any, seed: int) -> None:
+    for name, parameter in adapter_tensors(policy).items():
+        if ".lora_A." in name:
+            uniform = 2 * keyed_uniforms(parameter.numel(), seed, "lora", name) - 1
+            parameter.copy_(uniform.reshape(parameter.shape) / parameter.shape[1] ** 0.5)
+        else:
+            parameter.zero_()
 
 
 def save_adapter(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
@@ -194,29 +211,34 @@ def load_adapter(own: Mapping[str, torch.Tensor], file: Path) -> None:
             tensor.copy_(saved[name])
 
 
-def adapter_tensors(policy: Any) -> dict[str, torch.Tensor]:
+def adapter_tensors(policy: Any) -> dict[str, torch.nn.Parameter]:
     """Return the parameters of the adapters of `policy`, by name."""
     return {name: parameter for name, parameter in policy.named_parameters() if ".lora_" in name}
 
 
-def merged_weights(policy: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def merged_weights(
+    policy: Any, whole: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach
+) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield (name, parameter) of the base model in fp32, with adapters merged: W + (alpha / rank) B A.
 
     4-bit weights are dequantised, so the result is the policy that was trained. The policy is not changed.
+
+    Args:
+        policy: a model with adapters.
+        whole: returns the full value of a parameter of the base, which may be sharded.
     """
     base = policy.get_base_model()
     for name, parameter in base.named_parameters():
         if ".lora_" in name:
             continue
         owner, wrapped, rest = name.rpartition(".base_layer.")
-        weight = _dequantised(parameter)
+        weight = _dequantised(parameter, whole(parameter))
         if wrapped and rest == "weight":
             weight = weight + base.get_submodule(owner).get_delta_weight(ADAPTER).detach().to(weight.dtype)
         yield (f"{owner}.{rest}" if wrapped else name), weight
 
 
-def _dequantised(parameter: Any) -> torch.Tensor:
-    tensor: torch.Tensor = parameter.detach()
+def _dequantised(parameter: Any, tensor: torch.Tensor) -> torch.Tensor:
     if getattr(parameter, "quant_state", None) is not None:
         tensor = need("bitsandbytes", "lora_base: 4bit").functional.dequantize_4bit(tensor, parameter.quant_state)
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

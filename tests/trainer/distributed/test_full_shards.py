@@ -14,18 +14,30 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from adapted import moved
+from adapted import settings as adapter_settings
 from chats import chatting_model
 from run_together import compute_exactly, run_all
 from safetensors.torch import load_file, save_file
 from together import MASKED, STEPS, distance, launch, metrics, rewound, samples, settings, weights
 from torch import distributed
 
+from tests.support.needs import require
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import build_config
-from verigym.trainer.distributed.full_shards import INDEX, empty_model, export_sharded, gathered, load_sharded, repeated_layers
+from verigym.trainer.distributed.full_shards import (
+    INDEX,
+    empty_model,
+    export_sharded,
+    gathered,
+    load_sharded,
+    load_sharded_with_adapters,
+    repeated_layers,
+)
 from verigym.trainer.distributed.world import SOLO, World
 from verigym.trainer.learner.learner import Learner
 from verigym.trainer.logprobs.forward import completion_logprobs
+from verigym.trainer.models.lora import adapter_tensors, add_adapter, save_merged
 
 FULL = {"shard": "full"}
 HALF = {"dtype": "bf16", "gradient_checkpointing": True, "steps": 2, "eval_every": 0}
@@ -73,7 +85,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"lora_rank": 4}, "shard full does not go with lora_rank, which reads whole weights; set shard to optimizer"),
+        (
+            {"lora_rank": 4, "lora_base": "4bit", "dtype": "bf16", "gradient_checkpointing": True},
+            "shard full cuts weights into rows, and lora_base 4bit stores them in packed blocks; set lora_base to bf16",
+        ),
+        (
+            {"lora_rank": 4, "lora_base": "bf16", "dtype": "bf16", "advantage": "gae"},
+            "shard full with dtype bf16 would keep a bfloat16 copy .*; set gradient_checkpointing to true",
+        ),
         ({"cuda_graphs": True}, "shard full does not go with cuda_graphs true"),
         ({"engine": "vllm"}, "shard full does not go with engine vllm"),
         ({"dtype": "bf16"}, "shard full with dtype bf16 would keep a bfloat16 copy .*; set gradient_checkpointing to true"),
@@ -164,6 +183,36 @@ def test_models_of_other_families_are_read_run_and_written(
     assert (tmp_path / "again" / INDEX).is_file()
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again", dtype=torch.float32)
     assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in plain.state_dict().items())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_adapters_of_other_families_are_trained_and_merged(
+    family: str, alone: World, tmp_path: Path, tiny_tokenizer: Any
+) -> None:
+    require("peft")
+    base = transformers.AutoModelForCausalLM.from_config(FAMILIES[family], dtype=torch.float32).eval()
+    base.save_pretrained(tmp_path / "model")
+    tiny_tokenizer.save_pretrained(tmp_path / "model")
+    config = adapter_settings()
+    plain = moved(add_adapter(base, config, seed=3))
+    model, _ = load_sharded_with_adapters(config, str(tmp_path / "model"), 3, alone, torch.device("cpu"), None)
+    prompts, completions = [[1, 2, 3], [4]], [[5, 6], [7, 8, 9]]
+    expected, mask = completion_logprobs(plain, prompts, completions, temperature=1.0, pad_id=0)
+    (expected * mask).sum().backward()
+    with gathered(moved(model)):
+        found, _ = completion_logprobs(model, prompts, completions, temperature=1.0, pad_id=0)
+        (found * mask).sum().backward()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    gradients = {name: parameter.grad for name, parameter in adapter_tensors(plain).items()}
+    for name, parameter in adapter_tensors(model).items():
+        torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-4, atol=1e-5, msg=name)
+    export_sharded(model, tmp_path / "full", alone, part_bytes=4000)
+    assert (tmp_path / "full" / INDEX).is_file()
+    save_merged(plain, tmp_path / "one")
+    mine, theirs = (
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name, dtype=torch.float32) for name in ("full", "one")
+    )
+    assert all(torch.equal(tensor, mine.state_dict()[name]) for name, tensor in theirs.state_dict().items())
 
 
 def test_a_model_that_cannot_be_read_in_rows_is_refused(alone: World, tmp_path: Path, tiny_tokenizer: Any) -> None:

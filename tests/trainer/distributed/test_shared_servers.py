@@ -11,6 +11,8 @@ import pytest
 from run_together import compute_exactly, run_all
 from together import distance, launch, metrics, samples, settings
 
+from tests.support.needs import require
+
 sys.path.append(str(Path(__file__).parents[1] / "engines/support"))
 
 from small_server import small_server
@@ -61,3 +63,20 @@ def test_weights_are_pushed_once_and_prompts_are_divided(tmp_path: Path, policy:
         written, wanted = ([sample["completion"] for sample in samples(tmp_path / run)] for run in (name, "one"))
         assert written == wanted
         assert distance(tmp_path / name, tmp_path / "one") < 1e-6
+
+
+@pytest.mark.slow
+def test_adapters_on_a_sharded_base_are_pushed_merged(tmp_path: Path, policy: Any, model_folder: Path) -> None:
+    require("peft")
+    fields = {**SERVED, "steps": 2, "eval_every": 0, "lora_rank": 4, "lora_alpha": 8.0, "learning_rate": 1e-2}
+    with pytest.MonkeyPatch.context() as patch:
+        compute_exactly(patch.setattr)
+        with small_server(policy) as server:
+            run_all(settings(tmp_path / "one", model_folder, **fields, vllm_urls=[server.url]))
+        with small_server(policy) as server:
+            done = launch(settings(tmp_path / "full", model_folder, **fields, vllm_urls=[server.url], shard="full"))
+            assert done.returncode == 0, done.stderr[-3000:]
+            assert server.engine.calls.count("reload_weights") == 3
+    written, wanted = ([sample["completion"] for sample in samples(tmp_path / run)] for run in ("full", "one"))
+    assert written == wanted
+    assert distance(tmp_path / "full", tmp_path / "one") < 1e-6

@@ -104,6 +104,14 @@ def test_what_is_not_divided(shapes: dict[str, ModelShape]) -> None:
     adapted = ModelShape(**{**shape.__dict__, "trained": (1000,)})
     needs = process_memory(adapted, run(lora_rank=8), 4)
     assert (needs.weights, needs.gradients, needs.optimizer) == (4 * size + 4000, 4000, 8000), "each process holds all of it"
+    ends, layer = shape.ends, shape.layer
+    needs = process_memory(adapted, run(lora_rank=8, shard="full"), 4)
+    assert (needs.weights, needs.gradients, needs.optimizer) == (size + 4 * (ends + 2 * layer) + 4000, 4000, 8000)
+    small = {"shard": "full", "dtype": "bf16", "gradient_checkpointing": True, "lora_rank": 8}
+    wide = process_memory(adapted, run(**small), 4)
+    assert wide.weights == size + 4 * (ends + 2 * layer) + 2 * (ends + layer) + 6000
+    assert process_memory(adapted, run(**small, lora_base="bf16"), 4).weights == size // 2 + 2 * (ends + 2 * layer) + 6000
+    assert process_memory(adapted, run(**small, advantage="gae"), 4).critic == 4 * size
     half = process_memory(shape, run(shard="full", dtype="bf16", gradient_checkpointing=True), 4)
     whole = process_memory(shape, run(shard="full"), 4)
     assert half.weights - whole.weights == 2 * (shape.ends + shape.layer), "bfloat16 copies of what runs"
