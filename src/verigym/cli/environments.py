@@ -202,10 +202,11 @@ def init(
         print(f"wrote {path}")
     steps = [] if place.resolve() == Path.cwd() else [f"cd {shlex.quote(str(place))}"]
     if chosen == "file":
-        steps += [f"verigym check {names.package}:{names.class_name}", "verigym pipeline run train.yaml", "verigym report runs"]
         change = f"{place / names.package}.py: `make` writes the tasks, `judge` gives the verdict"
+        steps += [f"verigym check {names.package}:{names.class_name}", "verigym pipeline run train.yaml", "verigym report runs"]
+        steps += ["python with_trl.py"]
     else:
-        steps += ["pip install --editable '.[dev]'", f"verigym check {names.package}", "pytest"]
         change = f"{place / 'src' / names.package / 'environment.py'}; README.md says how"
-    print("next:", *(f"  {step}" for step in steps), f"then change {change}", sep="\n")
+        steps += ["pip install --editable '.[dev]'", f"verigym check {names.package}", "pytest"]
+    print(f"it works as it is; your own task goes into {change}", "then:", *(f"  {step}" for step in steps), sep="\n")
     return ExitCode.OK

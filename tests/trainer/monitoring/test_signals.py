@@ -111,7 +111,7 @@ def test_sigterm_at_any_moment(attempt: int, whole: Path, letters_model: Path, t
     done = int(checkpoints[-1].removeprefix("step-")) if checkpoints else 0
     print(f"moment {attempt}: {after} steps and {part:.2f} of one; {took_s:.2f} s to the end: {last}")
     told = f"after step {done} of {STEPS}" if done else "before the first step"
-    if done == STEPS and (tmp_path / "out/final").exists():  # on a busy machine the last steps may be over before the signal comes
+    if done == STEPS and (tmp_path / "out/final").exists():  # on a busy machine the signal may come after the last step
         told = "before its report was written"
     assert last.endswith(f"stopped {told}; go on with the same command")
     assert done >= after - 1, "a step that was logged is kept"

@@ -85,7 +85,7 @@ function verdictsPanel() {
     if (one.figures.samples) lines.push([place, one.run ? "logged samples of training" : "all samples", one.figures.statuses]);
   });
   if (!lines.length) return panel("Verdicts", el("p", { class: "empty" }, "No verdicts are logged yet."));
-  const seen = head.statuses.filter((status) => lines.some(([, , statuses]) => statuses[status]));
+  const seen = head.statuses.filter((status) => status === "error" || lines.some(([, , statuses]) => statuses[status]));
   const columns = [{ name: "", text: true }, { name: "Share", bar: true }, ...seen.map((status) => ({ name: el("span", {}, el("i", { class: `key fill-${status}` }), STATUS_NAMES[status]) }))];
   const rows = lines.map(([place, what, statuses]) => {
     const total = Object.values(statuses).reduce((sum, value) => sum + value, 0);
@@ -115,8 +115,8 @@ function sourcesPanel() {
   const runs = head.inputs.filter((one) => one.run);
   const whole = runs.filter((one) => one.run.sourcesOfSteps).length;
   let said = null;
-  if (whole) said = "Of runs, over all completions of training, without an interval: their logs do not keep the verdicts of single prompts.";
-  if (whole < runs.length) said = "Of runs with one source, or of an earlier version, over the logged samples of training, which are a few of each step; the curves cover all, and evaluations.";
+  if (whole) said = "For a run, this table covers all completions of training. There is no interval, for its log does not keep the verdicts of single prompts.";
+  if (whole < runs.length) said = "For a run with a single source, or of an earlier version, this table covers only the logged samples of training, a few of each step. The curves cover all completions.";
   const logged = said ? el("p", { class: "muted" }, said) : null;
   return panel("By environment", logged, table(columns, rows, { class: "gauges" }));
 }
