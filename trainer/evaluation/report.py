@@ -227,16 +227,17 @@ def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
 def compare(first: Sequence[PromptSamples], other: Sequence[PromptSamples], level: float = 0.95) -> dict[str, Any]:
     """Compare two models by their samples on the same prompts: `first` is the baseline, `other` the model to compare with it.
 
-    Return the difference of avg@k, `other` minus `first`, with a paired interval, and the mean length in tokens of
-    `other`'s samples divided by that of `first`'s.
+    Return the difference of avg@k, `other` minus `first`, with a paired interval, over all prompts and for each source, and the
+    mean length in tokens of `other`'s samples divided by that of `first`'s.
     """
     mine = {(one.source, one.prompt_key): one for one in first}
     pairs = [(mine[one.source, one.prompt_key], one) for one in other if (one.source, one.prompt_key) in mine]
     answers = [[_answers(one, [n for n, s in enumerate(one.samples) if s.score.scored]) for one in pair] for pair in pairs]
-    gains = [avg(b) - avg(a) for a, b in answers if a.n and b.n]
+    gains = [(pair[0].source, avg(b) - avg(a)) for pair, (a, b) in zip(pairs, answers, strict=True) if a.n and b.n]
+    by_source = {label: _figure([one for source, one in gains if source == label], level) for label, _ in gains}
     lengths = [[sample.tokens for pair in pairs for sample in pair[side].samples] for side in (0, 1)]
     growth = length_growth(lengths[1], lengths[0]) if pairs and sum(lengths[0]) else None
-    return {"gain": _figure(list(gains), level), "length_growth": growth}
+    return {"gain": _figure([one for _, one in gains], level), "gain_by_source": by_source, "length_growth": growth}
 
 
 def shown(figure: Mapping[str, Any], digits: int = 3) -> str:
@@ -342,8 +343,10 @@ def _differences(report: Mapping[str, Any]) -> list[str]:
     for name, other in report.get("compared", {}).items():
         growth = other["length_growth"]
         much = "" if growth is None else f"; completions are {growth:.2f} times as long"
+        sources: Mapping[str, Any] = other.get("gain_by_source", {})
+        each = f" ({'; '.join(f'{label} {gain(one)}' for label, one in sources.items())})" if len(sources) > 1 else ""
         lines.append(
-            f"{name} minus {report['first']}, on the same prompts: avg@{report['samples']} {gain(other['gain'])}{much}."
+            f"{name} minus {report['first']}, on the same prompts: avg@{report['samples']} {gain(other['gain'])}{each}{much}."
         )
     return lines
 

@@ -126,6 +126,12 @@ def test_models_stand_side_by_side(first: Path) -> None:
     compared = report["compared"]["noise"]
     all_of = {name: report["models"][name]["all"]["figures"]["avg@4"]["value"] for name in ("sums", "noise")}
     assert compared["gain"]["value"] == pytest.approx(all_of["noise"] - all_of["sums"])
+    for source, one in compared["gain_by_source"].items():
+        of_source = [report["models"][name][source]["figures"]["avg@4"]["value"] for name in ("noise", "sums")]
+        assert one["value"] == pytest.approx(of_source[0] - of_source[1])
+    sources = [name for name in report["models"]["sums"] if name != "all"]
+    assert list(compared["gain_by_source"]) == sources and len(sources) > 1
+    assert all(f"{source} {report_module.gain(compared['gain_by_source'][source])}" in page for source in sources)
     assert compared["length_growth"] > 1, "noise does not end"
     assert (first / "curves.png").read_bytes().startswith(b"\x89PNG")
     parts = [part for of in report["models"].values() for part in of.values()]
