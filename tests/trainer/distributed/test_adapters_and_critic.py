@@ -6,7 +6,6 @@ process and ended by two.
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "lora": {"lora_rank": 4, "lora_alpha": 8.0, "learning_rate": 1e-2},
     "critic": {**ALONE, "advantage": "gae", "value_clip": 0.2, "critic_learning_rate": 1e-3, "kl_place": "reward"},
 }
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, tiny_model: Any) -> Path:
-    """A model that one token in eight ends, so that lengths differ; its matrices do not divide by two evenly everywhere."""
-    folder = tmp_path_factory.mktemp("model")
-    model = copy.deepcopy(tiny_model)
-    model.generation_config.eos_token_id = list(range(1, len(tiny_tokenizer), 8))
-    model.save_pretrained(folder)
-    tiny_tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

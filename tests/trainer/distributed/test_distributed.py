@@ -5,7 +5,6 @@ Legend of the folders: `one` and `two` were trained by so many processes; `maske
 
 from __future__ import annotations
 
-import copy
 import json
 import subprocess
 import sys
@@ -27,17 +26,6 @@ from verigym.trainer.distributed.sharded_checkpoint import load_shards, save_sha
 from verigym.trainer.distributed.torchrun import LAUNCHED
 from verigym.trainer.distributed.world import SOLO, World
 from verigym.trainer.loop import train
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, tiny_model: Any) -> Path:
-    """A model that one token in eight ends, so that lengths differ; its matrices do not divide by two evenly everywhere."""
-    folder = tmp_path_factory.mktemp("model")
-    model = copy.deepcopy(tiny_model)
-    model.generation_config.eos_token_id = list(range(1, len(tiny_tokenizer), 8))
-    model.save_pretrained(folder)
-    tiny_tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

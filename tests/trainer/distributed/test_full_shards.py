@@ -44,17 +44,6 @@ HALF = {"dtype": "bf16", "gradient_checkpointing": True, "steps": 2, "eval_every
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, tiny_model: Any) -> Path:
-    """A model that one token in eight ends, so that lengths differ; its matrices do not divide by two evenly everywhere."""
-    folder = tmp_path_factory.mktemp("model")
-    model = copy.deepcopy(tiny_model)
-    model.generation_config.eos_token_id = list(range(1, len(tiny_tokenizer), 8))
-    model.save_pretrained(folder)
-    tiny_tokenizer.save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
     """Runs of one process and of two, and some that were begun by one number of processes and ended by another."""
     root = tmp_path_factory.mktemp("runs")

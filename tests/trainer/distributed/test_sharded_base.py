@@ -6,7 +6,6 @@ Legend of the folders: `one` was trained by one process and `full` by two with `
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -37,17 +36,6 @@ HALVES: dict[str, dict[str, Any]] = {
 FULL = {"shard": "full"}
 BOUND = 1e-8
 """Largest difference of a weight in float64."""
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, tiny_model: Any) -> Path:
-    """A model that one token in eight ends, so that lengths differ; its matrices do not divide by two evenly everywhere."""
-    folder = tmp_path_factory.mktemp("model")
-    model = copy.deepcopy(tiny_model)
-    model.generation_config.eos_token_id = list(range(1, len(tiny_tokenizer), 8))
-    model.save_pretrained(folder)
-    tiny_tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
