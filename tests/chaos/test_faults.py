@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from needs import lack
+from processes import below, send
 
 from verigym.cli import main
 
@@ -208,33 +209,17 @@ if __name__ == "__main__":
 """
 
 
-def below(pid: int) -> list[int]:
-    """Return a process and all below it, the children last."""
-    parents: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = path.read_text(encoding="ascii", errors="replace")
-        except OSError:
-            continue
-        parents.setdefault(int(text.rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
-    found = [pid]
-    for one in found:
-        found += parents.get(one, [])
-    return found
-
-
 def stopped_for(script: Path, seconds: float, whole: bool) -> str:
     """Run a script, stop it once it is ready, alone or with all its processes, and return what it prints when it goes on."""
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
             time.sleep(0.5)
-            processes = below(process.pid) if whole else [process.pid]
-            for pid in reversed(processes):
-                os.kill(pid, signal.SIGSTOP)
+            processes = [process.pid, *below(process.pid)] if whole else [process.pid]
+            send(signal.SIGSTOP, reversed(processes))
             time.sleep(seconds)
             for pid in processes:  # who waits goes on first, and looks at the clock before there is an answer
-                os.kill(pid, signal.SIGCONT)
+                send(signal.SIGCONT, [pid])
                 time.sleep(0.2)
             return process.stdout.read().strip()
         finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from needs import lack, needs
+from processes import below
 
 from verigym.sandbox import Limits, Program, RunResult, SandboxFailure, open_sandbox
 from verigym.sandbox.backends.bubblewrap import BubblewrapSandbox
@@ -35,26 +36,13 @@ def box() -> Iterator[BubblewrapSandbox]:
     box.close()
 
 
-def children() -> list[int]:
-    """Every process below this one."""
-    found, todo = [], [os.getpid()]
-    while todo:
-        for tasks in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
-            try:
-                todo += [int(pid) for pid in tasks.read_text().split()]
-            except OSError:
-                continue
-        found = [*found, *todo]
-    return sorted(set(found))
-
-
 def test_each_run_has_a_bubblewrap_of_its_own(box: BubblewrapSandbox) -> None:
-    before = children()
+    before = below(os.getpid())
     spaces = {
         box.run(Program(source="import os; print(os.stat('/proc/self/ns/pid').st_ino)"), limits=QUICK).stdout for _ in range(3)
     }
     assert len(spaces) == 3
-    assert not set(children()) - set(before)  # the one that check() left waiting was used up
+    assert not set(below(os.getpid())) - set(before)  # the one that check() left waiting was used up
 
 
 def test_it_is_at_the_highest_level(box: BubblewrapSandbox) -> None:

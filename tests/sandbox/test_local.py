@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from needs import lack
+from processes import send
 
 from tests.sandbox.traces import Traces, descriptors
 from verigym.sandbox import Answer, Limits, Program, RunStatus, SandboxFailure, TestSuite, open_sandbox
@@ -248,8 +249,7 @@ def test_a_killed_worker_costs_no_verdict() -> None:
             until = time.monotonic() + 60
             while len(verdicts) < 2 * times and time.monotonic() < until:
                 time.sleep(0.01)
-            for worker in list(sandbox._pool._all.values()):
-                os.kill(worker.process.pid, signal.SIGKILL)
+            send(signal.SIGKILL, [worker.process.pid for worker in list(sandbox._pool._all.values())])
         stop.set()
 
     killer = threading.Thread(target=kill)

@@ -5,10 +5,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from needs import lack
+from processes import alive, children
 
 from verigym.envs import EnvironmentFailure
 from verigym.envs.isolated import client
@@ -19,27 +19,6 @@ from verigym.envs.isolated.client import MathVerifyResult, SymbolicLimit, compar
 def _close() -> Iterator[None]:
     yield
     client.close()
-
-
-def children_of(pid: int) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):  # `ps` is not on every machine
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended meanwhile
-            continue
-        if parent == pid:
-            found.append(int(path.parent.name))
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +179,7 @@ def test_workers_and_their_children_die_with_a_killed_parent() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         zygotes = [int(pid) for pid in parent.stdout.readline().split()]
-        everyone = zygotes + [child for zygote in zygotes for child in children_of(zygote)]
+        everyone = zygotes + [child for zygote in zygotes for child in children(zygote)]
         assert len(everyone) > len(zygotes)
         parent.kill()
     deadline = time.monotonic() + 20

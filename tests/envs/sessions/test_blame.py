@@ -10,8 +10,8 @@ from concurrent.futures import wait
 from pathlib import Path
 
 import pytest
-from processes import alive, children, eventually
-from session_envs import TalkEnvironment, below, play, play_on, undisturbed
+from processes import alive, below, children, eventually, send
+from session_envs import TalkEnvironment, play, play_on, undisturbed
 
 import verigym
 from verigym import Completion, EnvironmentFailure, Prompt, ToolEnvironment
@@ -107,8 +107,7 @@ def play_on_killing(sessions: Sessions, episode: Episode, texts: Sequence[str], 
 
     class Killing:
         def turn(self, text: str):
-            for pid in workers_of(sessions):
-                os.kill(pid, signal.SIGKILL)
+            send(signal.SIGKILL, workers_of(sessions))
             return episode.turn(text)
 
         def end(self):

@@ -12,8 +12,8 @@ from concurrent.futures import wait
 from pathlib import Path
 
 import pytest
-from processes import alive, children, eventually
-from session_envs import TalkEnvironment, UnsendableTalk, below, nothing_left, play, undisturbed
+from processes import alive, below, children, eventually, send
+from session_envs import TalkEnvironment, UnsendableTalk, nothing_left, play, undisturbed
 
 import verigym
 from verigym import EnvironmentFailure, ToolEnvironment, UsageError
@@ -77,13 +77,13 @@ def test_nothing_is_left(own_tmp: Path, warm: None) -> None:
             talks = [sessions.open(TASK, str(seed)) for seed in range(4)]
             talks[0].turn("CHILDREN").result()
             for child in children(os.getpid()):
-                started |= below(child)
-                os.kill(child, signal.SIGKILL)
+                started |= {*below(child)}
+                send(signal.SIGKILL, [child])
             assert [episode.turn(code).result().reply.messages[0].content for episode in episodes] == ["1\n"] * 4
             with pytest.raises(SessionLimit):
                 talks[1].turn("DIE").result()
             for child in children(os.getpid()):
-                started |= below(child)
+                started |= {*below(child)}
         assert len(started) > 8
         assert eventually(lambda: not any(alive(pid) for pid in started), 60)
         del episodes, talks, sessions

@@ -241,14 +241,3 @@ def _state() -> dict[str, Any]:
         "shared memory": {name for name in shared if name.startswith(("verigym", "psm_", "sem.mp-"))},
         "temporary": sorted(os.listdir(os.environ["TMPDIR"])) if "TMPDIR" in os.environ else [],
     }
-
-
-def below(pid: int) -> set[int]:
-    """Return all processes below one."""
-    found: set[int] = set()
-    todo = [pid]
-    while todo:
-        more = children(todo.pop()) - found
-        found |= more
-        todo += more
-    return found

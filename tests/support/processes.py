@@ -1,9 +1,11 @@
-"""Counting processes, for tests that nothing is left behind."""
+"""Processes as /proc lists them, and signals to those that may end at any time."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -21,6 +23,21 @@ def children(parent: int) -> set[int]:
         if int(fields[1]) == parent and b"resource_tracker" not in command:
             found.add(int(folder.name))
     return found
+
+
+def below(pid: int) -> list[int]:
+    """Return all processes below `pid`, parents before their children."""
+    found = sorted(children(pid))
+    for one in found:
+        found += sorted(children(one) - set(found))
+    return found
+
+
+def send(number: int, pids: Iterable[int]) -> None:
+    """Send a signal to each process that is still there: between looking and sending, one may have ended and been reaped."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def alive(pid: int) -> bool:
