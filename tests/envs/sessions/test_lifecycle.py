@@ -20,7 +20,7 @@ from verigym import EnvironmentFailure, ToolEnvironment, UsageError
 from verigym.envs.sessions import SessionLimit, Sessions
 from verigym.tools import python
 
-SUPPORT = [str(Path(__file__).parents[1] / "support")]
+SUPPORT = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2] / "support")]
 TALK = TalkEnvironment()
 TASK = TALK.prompt("Talk.", answer="x")
 
