@@ -211,6 +211,9 @@ def test_graders_are_compared(page: Page, tmp_path: Path) -> None:
         )
     path = tmp_path / "page.html"
     build_report(find_inputs([str(tmp_path / "strict.jsonl"), str(tmp_path / "lax.jsonl")]), path)
+    open_tab(page, path, "overview")
+    found = page.run("[...document.querySelectorAll('.findings .bad')].map((one) => one.innerText)")
+    assert found == ["lax and strict on the same 3 completions: they disagree on whether 1 of 3 are right."]
     open_tab(page, path, "compare")
     text = page.run("document.getElementById('main').innerText")
     assert "agree on whether they are right in 66.67% (1 disagreements)" in text

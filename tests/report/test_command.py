@@ -44,7 +44,10 @@ def columns(index: dict[str, Any]) -> dict[str, tuple[float, ...]]:
 def test_a_page_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make_run(tmp_path / "mine")
     assert main(["report", str(folder)]) == 0
-    assert re.match(r"report: .*/mine/report.html \(0\.\d MB, all 7 samples\)\n", capsys.readouterr().out)
+    *findings, last = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"report: .*/mine/report.html \(0\.\d MB, all 7 samples\)", last)
+    assert findings[0] == "  mine: 6 of 6 steps, accuracy on its own held-out prompts 25.0% \u2192 50.0%."
+    assert findings[1].startswith("  mine: 12 of 96 completions are unscored")
     found = head(folder / "report.html")
     assert found["title"] == "mine" and found["inputs"][0]["run"]["last"] == 0.5
     assert [one["completion"] for one in texts(folder / "report.html")][:2] == ["It is 1.", "It is 2."]

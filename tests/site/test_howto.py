@@ -45,13 +45,13 @@ def test_a_page_runs_as_it_stands(page: str, folder: Path) -> None:
 SHOWN = {
     "howto/grade.md": {"grade": ["accuracy", "line 2"], "diff": ["no_answer"]},
     "howto/register.md": {"check": ["passed"]},
-    "howto/mix.md": {"mixture": ["step 2/2", "units"], "compose": ["1.2"]},
-    "howto/choose_a_loss.md": {"preset": ["step 2/2"]},
-    "howto/tools_and_turns.md": {"train": ["step 2/2"], "play": ["correct"]},
+    "howto/mix.md": {"mixture": [" of 2: ", "units"], "compose": ["1.2"]},
+    "howto/choose_a_loss.md": {"preset": [" of 2: "]},
+    "howto/tools_and_turns.md": {"train": [" of 2: "], "play": ["correct"]},
     "howto/scale.md": {
         "price": ["memory", "native generation"],
-        "torchrun": ["step 2/2"],
-        "full": ["step 2/2"],
+        "torchrun": [" of 2: "],
+        "full": [" of 2: "],
         "plan": ["8 processes"],
     },
     "howto/dead_run.md": {

@@ -14,10 +14,10 @@ from typing import Any, Self
 from verigym.envs.console import open_console
 from verigym.envs.progress import duration, open_bar, rate
 
-PLAIN_EVERY = 25
-"""Steps between plain lines."""
+RECENT = 25
+"""Steps whose means a progress bar shows."""
 PLAIN_EVERY_S = 60.0
-"""Seconds after which a line comes earlier."""
+"""Seconds between plain lines."""
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -112,7 +112,7 @@ class StopRequest:
 
 
 class Progress:
-    """A progress bar on a terminal; elsewhere, a plain line from time to time. Metrics are means since the last line.
+    """A progress bar on a terminal; elsewhere, a plain line a minute and one at the end. Metrics are means since the last line.
 
     Args:
         steps: number of all steps.
@@ -141,7 +141,7 @@ class Progress:
         self._bar = None if quiet else open_bar(title, self._console, transient=False)
         if self._bar is not None:
             self._task = self._bar.add_task(f"{done}/{steps}", total=steps, completed=done)
-        self._recent: deque[tuple[float, Mapping[str, float]]] = deque(maxlen=PLAIN_EVERY if self._bar else None)
+        self._recent: deque[tuple[float, Mapping[str, float]]] = deque(maxlen=RECENT if self._bar else None)
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -172,13 +172,12 @@ class Progress:
             shown = f"{step}/{self._steps}, {rate(finished, seconds)}{left}  {self._means()}"
             self._bar.update(self._task, completed=step, description=shown)
             return
-        due = step - self._printed >= PLAIN_EVERY or now - self._printed_at >= PLAIN_EVERY_S or step == self._steps
-        if self._quiet or not due:
+        if self._quiet or (now - self._printed_at < PLAIN_EVERY_S and step < self._steps):
             return
-        span = f"mean of {self._unit}s {self._printed + 1} to {step}: " if step - self._printed > 1 else ""
-        each = seconds / max(1, finished)
-        head = f"{self._title} {self._unit} {step}/{self._steps}"
-        print(f"{head}  {span}{self._means()}  {each:.2f} s a {self._unit}{left}", file=sys.stderr, flush=True)
+        since = self._printed + 1
+        span = f"{self._unit}s {since} to {step}" if step > since else f"{self._unit} {step}"
+        pace = f"{seconds / max(1, finished):.2f} s a {self._unit}"
+        print(f"{self._title} {span} of {self._steps}: {self._means()}  {pace}{left}", file=sys.stderr, flush=True)
         self._printed, self._printed_at = step, now
         self._recent.clear()
 

@@ -42,11 +42,14 @@ def scratch(config: ScratchConfig) -> Path:
     Raises:
         UsageError: an environment writes no worked solutions.
     """
+    import transformers
+
     from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 
     final = config.output / "final"
     if final.exists():
         return final
+    transformers.utils.logging.disable_progress_bar()
     examples = demonstrations(config.demonstrations, "train", config.texts, config.seed)
     tokenizer = scratch_tokenizer(tokenizer_texts(examples), config.vocabulary)
     model = scratch_qwen3(

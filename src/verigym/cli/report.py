@@ -43,9 +43,12 @@ def report(
     built = build_report(found, out or _default_out(found[0].path), options)
     for note in built.notes:
         complain(note, "note")
+    for finding in built.findings:
+        print(printable(f"  {finding.text}"))
     shown = "all" if built.shown == built.samples else f"{built.shown:,} of"
     print(printable(f"report: {built.path} ({built.bytes / 1e6:.1f} MB, {shown} {built.samples:,} samples)"))
     figures = {"path": built.path, "bytes": built.bytes, "samples": built.samples, "shown": built.shown, "notes": built.notes}
+    figures["findings"] = [finding._asdict() for finding in built.findings]
     return Result(ExitCode.OK, figures)
 
 

@@ -14,6 +14,7 @@ from verigym.envs import UsageError
 from verigym.report.comparison import Twins, compare_prompts, run_summary
 from verigym.report.curves import curves
 from verigym.report.figures import Tally, step_sources, step_statuses
+from verigym.report.findings import Finding, findings
 from verigym.report.packing import Packer
 from verigym.report.page import render
 from verigym.report.reading.evaluations import evaluation_samples
@@ -70,6 +71,8 @@ class Built:
     """That are in the page."""
     notes: tuple[str, ...]
     """What was left out, by input."""
+    findings: tuple[Finding, ...]
+    """What the figures say, as the top of the page does."""
 
 
 def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = ReportOptions()) -> Built:
@@ -108,13 +111,17 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
         return tallies[place].expected(prompt_id, source, reward)
 
     index = packer.finish(expected, twins.change)
+    described = [_described(one, place, metrics, figures[place]) for place, one in enumerate(inputs)]
+    pairs = [_pair(inputs, other, twins, figures) for other in range(1, len(inputs))]
+    found = findings(described, pairs)
     head = {
         "title": options.title or _title(inputs),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "statuses": list(STATUSES),
-        "inputs": [_described(one, place, metrics, figures[place]) for place, one in enumerate(inputs)],
+        "findings": [one._asdict() for one in found],
+        "inputs": described,
         "curves": [curves(place, rows, components[place]) for place, rows in metrics.items()],
-        "pairs": [_pair(inputs, other, twins, figures) for other in range(1, len(inputs))],
+        "pairs": pairs,
         "evaluations": _evaluations(inputs),
         "samples": total,
         "index": index,
@@ -122,7 +129,7 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
     pages = render(head, packer.chunks)
     size = _write(out, pages)
     notes = [f"{one.label}: {note}" for one in inputs for note in one.notes]
-    return Built(out, size, total, packer.count, tuple(notes))
+    return Built(out, size, total, packer.count, tuple(notes), tuple(found))
 
 
 def _records(one: Input, place: int, metrics: Sequence[Row], options: ReportOptions) -> Iterator[Record]:

@@ -78,17 +78,26 @@ def compare_prompts(first: Mapping[str, PromptTally], other: Mapping[str, Prompt
     """Return the difference of accuracy, `other` minus `first`, over the prompts that both inputs have scored.
 
     The difference is paired by prompt, and its interval comes from a bootstrap over prompts. Return None if no prompt was
-    scored in both.
+    scored in both. `sources` has the same of each source, if there are several.
     """
     common = [key for key in first if key in other and first[key].scored and other[key].scored]
     if not common:
         return None
-    gains = [other[key].correct / other[key].scored - first[key].correct / first[key].scored for key in common]
+    gains = {key: other[key].correct / other[key].scored - first[key].correct / first[key].scored for key in common}
+    by_source: dict[str, list[float]] = {}
+    for key in common:
+        by_source.setdefault(other[key].source, []).append(gains[key])
+    several = sorted(by_source.items()) if len(by_source) > 1 else []
+    return _gain(list(gains.values()), "") | {"sources": [{"source": name, **_gain(some, name)} for name, some in several]}
+
+
+def _gain(gains: Sequence[float], source: str) -> dict[str, Any]:
     # A mean of differences between -1 and 1 is a share of right ones, shifted: so one bootstrap serves both.
     tally = Counter(round((gain + 1) / 2 * _UNITS) for gain in gains)
-    interval = bootstrap_interval([Cluster(units, _UNITS, groups) for units, groups in tally.items()], key="report/paired")
+    clusters = [Cluster(units, _UNITS, groups) for units, groups in tally.items()]
+    interval = bootstrap_interval(clusters, key=f"report/paired/{source}" if source else "report/paired")
     return {
-        "prompts": len(common),
+        "prompts": len(gains),
         "better": sum(gain > 0 for gain in gains),
         "worse": sum(gain < 0 for gain in gains),
         "gain": fmean(gains),
@@ -108,6 +117,7 @@ def run_summary(rows: Sequence[Mapping[str, Any]], steps: int | None) -> dict[st
     held_out = [
         (row["step"], value) for row in rows if row["kind"] == "eval" and (value := number(row.get("accuracy"))) is not None
     ]
+    losses = [value for row in rows if row["kind"] == "eval" and (value := number(row.get("loss"))) is not None]
     best = max(held_out, key=lambda pair: pair[1], default=None)
 
     def mean(name: str, of: Sequence[Mapping[str, Any]]) -> float | None:
@@ -117,6 +127,9 @@ def run_summary(rows: Sequence[Mapping[str, Any]], steps: int | None) -> dict[st
     return {
         "steps": train[-1]["step"] if train else 0,
         "planned": steps,
+        "firstReward": mean("reward", train[:LAST]) if len(train) >= 2 * LAST else None,
+        "firstLoss": losses[0] if losses else None,
+        "lastLoss": losses[-1] if losses else None,
         "first": held_out[0][1] if held_out else None,
         "last": held_out[-1][1] if held_out else None,
         "best": best[1] if best else None,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from verigym.envs.progress import duration
-from verigym.trainer.monitoring.progress import PLAIN_EVERY, Interrupted, Progress, StopRequest
+from verigym.trainer.monitoring.progress import PLAIN_EVERY_S, Interrupted, Progress, StopRequest
 
 
 @pytest.fixture(params=["plain", "terminal"])
@@ -107,33 +107,36 @@ def run(steps: int, metrics: dict[str, float], **settings: Any) -> None:
 
 
 def test_steps_and_evaluations_are_shown(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    run(PLAIN_EVERY + 2, {"reward": 0.5, "accuracy": 0.25, "unscored": 3.0})
+    run(27, {"reward": 0.5, "accuracy": 0.25, "unscored": 3.0})
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "reward 0.500 accuracy 0.250 unscored" in captured.err
-    assert f"{PLAIN_EVERY + 2}/{PLAIN_EVERY + 2}" in captured.err
     assert "held-out accuracy 0.625  (a 0.500, b [/x] [red] 0.750)" in captured.err
     if not terminal:
-        lines = [line.split()[2] for line in captured.err.splitlines() if "reward" in line]
-        assert lines == [f"{PLAIN_EVERY}/{PLAIN_EVERY + 2}", f"{PLAIN_EVERY + 2}/{PLAIN_EVERY + 2}"]
+        (line,) = [line for line in captured.err.splitlines() if "reward" in line]
+        assert line.startswith("GRPO steps 1 to 27 of 27: reward 0.500 accuracy 0.250 unscored 81  ")
         assert "\x1b" not in captured.err
+    else:
+        assert "27/27" in captured.err
 
 
 @pytest.mark.parametrize("terminal", ["plain"], indirect=True)
-def test_a_line_has_the_means_since_the_last_one(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_has_the_means_since_the_last_one(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("verigym.trainer.monitoring.progress.time.monotonic", lambda: now[0])
     with Progress(60, 10) as progress:
         for step in range(11, 61):
             late = step > 35
+            now[0] = PLAIN_EVERY_S * (step - 10) / 25
             # One step of 24 completions counts three times as much as one of 8.
             progress.step(
                 step, {"reward": 1.0 if late and step % 2 else 0.0, "a/reward": 0.25, "unscored": 1.0}, 8 + 16 * (step % 2)
             )
     first, last = capsys.readouterr().err.splitlines()
-    assert (
-        first.startswith("GRPO step 35/60  mean of steps 11 to 35: reward 0.000 (a 0.250) unscored 25  ") and " left" in first
-    )
-    assert last.startswith("GRPO step 60/60  mean of steps 36 to 60: reward 0.735 (a 0.250) unscored 25  ")
-    assert "left" not in last
+    assert first == "GRPO steps 11 to 35 of 60: reward 0.000 (a 0.250) unscored 25  2.40 s a step, 60 s left"
+    assert last == "GRPO steps 36 to 60 of 60: reward 0.735 (a 0.250) unscored 25  2.40 s a step"
 
 
 @pytest.mark.parametrize("terminal", ["plain"], indirect=True)
@@ -144,8 +147,8 @@ def test_long_steps_get_a_line_each_minute(
     monkeypatch.setattr("verigym.trainer.monitoring.progress.time.monotonic", lambda: float(next(now)))
     run(6, {"accuracy": 0.5}, title="eval mine", shown=("accuracy",), unit="prompt")
     lines = [line for line in capsys.readouterr().err.splitlines() if "prompt" in line]
-    assert lines[0] == "eval mine prompt 2/6  mean of prompts 1 to 2: accuracy 0.500  40.00 s a prompt, 3 min left"
-    assert [line.split()[3] for line in lines] == ["2/6", "4/6", "6/6"]
+    assert lines[0] == "eval mine prompts 1 to 2 of 6: accuracy 0.500  40.00 s a prompt, 3 min left"
+    assert [line.partition(" of ")[0] for line in lines[1:]] == ["eval mine prompts 3 to 4", "eval mine prompts 5 to 6"]
 
 
 @pytest.mark.parametrize(

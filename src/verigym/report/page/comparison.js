@@ -18,7 +18,10 @@ function promptsPanel(pairs) {
     { name: "Input", text: true }, { name: "Prompts in both" }, { name: "Difference of accuracy", help: "mean over prompts" },
     { name: "95% interval", help: "paired bootstrap interval that draws prompts" }, { name: "Better on" }, { name: "Worse on" }, { name: "", bar: true },
   ];
-  const rows = pairs.map(({ other, prompts }) => {
+  const several = pairs.some(({ prompts }) => prompts.sources.length);
+  if (several) columns.splice(1, 0, { name: "Environment", text: true });
+  const lines = pairs.flatMap(({ other, prompts }) => [[other, "", prompts], ...prompts.sources.map((one) => [other, one.source, one])]);
+  const rows = lines.map(([other, source, prompts]) => {
     const equal = prompts.prompts - prompts.better - prompts.worse;
     const bar = shareBar([
       { share: prompts.better / prompts.prompts, class: "fill-correct", title: `better on ${count(prompts.better)} prompts` },
@@ -26,7 +29,8 @@ function promptsPanel(pairs) {
       { share: prompts.worse / prompts.prompts, class: "fill-incorrect", title: `worse on ${count(prompts.worse)} prompts` },
     ], "better, equal, worse");
     const range = known(prompts.low) ? `${signed(100 * prompts.low, 1)} to ${signed(100 * prompts.high, 1)}` : NONE;
-    return [inputName(other), count(prompts.prompts), `${signed(100 * prompts.gain, 1)} points`, range, count(prompts.better), count(prompts.worse), bar];
+    const environment = source ? addText(el("span"), source) : el("b", {}, "all");
+    return [inputName(other), ...(several ? [environment] : []), count(prompts.prompts), `${signed(100 * prompts.gain, 1)} points`, range, count(prompts.better), count(prompts.worse), bar];
   });
   return panel("On the same prompts", el("p", { class: "muted" }, "Against ", inputName(0), ", over prompts that both have scored."), table(columns, rows, { class: "wide-bar" }));
 }

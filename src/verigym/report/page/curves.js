@@ -9,7 +9,8 @@ function curvesTab() {
   const steps = Math.max(...head.curves.map((run) => Math.max(0, ...Object.values(run.kinds).map((kind) => kind.steps.length))));
   if (curveState.span === null) curveState.span = steps < 40 ? 1 : Math.min(25, Math.round(steps / 20));
   const sources = curveSources();
-  if (curveState.source === null) curveState.source = head.curves.length > 1 ? OVERALL : ALL;
+  // Lines of each environment of each of several runs are too many to read.
+  if (curveState.source === null) curveState.source = head.curves.filter(hasSources).length > 1 ? OVERALL : ALL;
   const grid = el("div", { class: "charts" });
   const spanLabel = el("output");
   const fill = () => {
@@ -27,6 +28,8 @@ function curvesTab() {
   fill();
   return [controls, grid];
 }
+
+const hasSources = (run) => run.panels.some((one) => one.lines.some((line) => line.source));
 
 function metricNames() {
   return [...new Set(head.curves.flatMap((run) => Object.entries(run.kinds).flatMap(([kind, columns]) => Object.keys(columns.values).map((name) => `${kind}: ${name}`))))].sort();
@@ -56,8 +59,9 @@ function panelPlace(name) {
 }
 
 function curvePanel(name) {
-  const several = head.curves.length > 1;
+  const named = head.curves.length > 1;
   const found = panelsOf(name);
+  const several = found.length > 1;
   const first = found[0][1];
   const own = new Set(found.flatMap(([, one]) => one.lines.map((line) => `${line.source}\n${line.name}`)));
   const kinds = [...own].sort((a, b) => (a < b ? -1 : 1));
@@ -73,7 +77,7 @@ function curvePanel(name) {
       const label = name === "components" ? `${line.source}: ${line.name}` : line.source || (bySource ? "all" : metricLabel(line.name));
       const status = line.name.startsWith("status/") ? line.name.slice(7) : null;
       lines.push({
-        label: several ? `${head.inputs[run.input].label}${told ? ` \u00b7 ${label}` : ""}` : label,
+        label: named ? `${head.inputs[run.input].label}${told ? ` \u00b7 ${label}` : ""}` : label,
         color: status && !several ? () => statusColor(status) : () => (several ? color(run.input) : color(place)),
         wide: bySource && !line.source,
         dash: several ? DASHES[place % DASHES.length] : DASHES[Math.floor(place / LIGHT.length) % DASHES.length],

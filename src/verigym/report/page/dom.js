@@ -89,6 +89,11 @@ function panel(title, ...children) {
   return el("section", { class: "panel" }, el("h2", {}, title), children);
 }
 
+// A panel that is closed until one asks for it.
+function foldedPanel(title, ...children) {
+  return el("details", { class: "panel" }, el("summary", {}, el("h2", {}, title)), children);
+}
+
 function badge(status) {
   return el("span", { class: `badge status-${status}` }, STATUS_NAMES[status] || status);
 }

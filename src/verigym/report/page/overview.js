@@ -17,7 +17,7 @@ function inputName(place) {
 }
 
 function overview() {
-  const parts = [inputsPanel()];
+  const parts = [findingsPanel(), inputsPanel()];
   const warnings = warningsPanel();
   if (warnings) parts.push(warnings);
   parts.push(verdictsPanel(), sourcesPanel());
@@ -30,6 +30,11 @@ function overview() {
   return parts;
 }
 
+function findingsPanel() {
+  if (!head.findings.length) return null;
+  return panel("In short", el("ul", { class: "findings" }, head.findings.map((one) => addText(el("li", { class: one.weight }), one.text))));
+}
+
 function inputsPanel() {
   const runs = head.inputs.map((one, place) => [one, place]).filter(([one]) => one.run);
   const others = head.inputs.map((one, place) => [one, place]).filter(([one]) => !one.run);
@@ -37,7 +42,7 @@ function inputsPanel() {
   if (runs.length) {
     const columns = [
       { name: "Run", text: true }, { name: "Steps" }, { name: "Completions" },
-      { name: "Held-out accuracy", help: "at the first and at the last evaluation" }, { name: "Best", help: "evaluation, with its step" },
+      { name: "Held-out accuracy", help: "on the held-out prompts of the run itself, at its first and at its last evaluation" }, { name: "Best", help: "evaluation, with its step" },
       { name: "Reward", help: "mean of the last 10 steps" }, { name: "Tokens", help: "mean length of the last 10 steps" },
       { name: "Unscored" }, { name: "s a step" }, { name: "Warnings" },
     ];
@@ -112,7 +117,7 @@ function sourcesPanel() {
     ...(many ? [{ name: "Input", text: true }] : []), { name: "Environment", text: true }, { name: "Prompts" }, { name: "Scored" },
     { name: "", bar: true }, { name: "Accuracy" }, { name: "95% interval", help: BOOTSTRAP }, { name: "Mean reward" }, { name: "Tokens" },
   ];
-  const runs = head.inputs.filter((one) => one.run);
+  const runs = head.inputs.filter((one) => one.run && one.figures.sources.length);
   const whole = runs.filter((one) => one.run.sourcesOfSteps).length;
   let said = null;
   if (whole) said = "For a run, this table covers all completions of training. There is no interval, for its log does not keep the verdicts of single prompts.";
@@ -152,7 +157,7 @@ function passRatePanel() {
   const columns = [
     ...(head.inputs.length > 1 ? [{ name: "Input", text: true }] : []), { name: "Right samples", text: true }, { name: "", bar: true }, { name: "Prompts" }, { name: "Share" },
   ];
-  return panel("Prompts by their share of right samples", table(columns, rows, { class: "gauges" }));
+  return foldedPanel("Prompts by their share of right samples", table(columns, rows, { class: "gauges" }));
 }
 
 function lengthsPanel() {
@@ -207,7 +212,7 @@ function settingsPanel() {
     const differ = new Set(values).size > 1;
     return [addText(el("span"), name), ...values.map((value) => addText(el(differ ? "b" : "span"), value))];
   });
-  return panel("Settings", table(columns, rows));
+  return foldedPanel("Settings", table(columns, rows));
 }
 
 function notesPanel() {
@@ -215,7 +220,7 @@ function notesPanel() {
   const shown = head.samples > head.index.count
     ? `The page holds ${count(head.index.count)} of ${count(head.samples)} samples, whole prompts chosen by their hash; figures cover all. --max-samples sets the number.`
     : `All ${plural(head.samples, "sample")} are in the page.`;
-  return panel("About this page", el("ul", { class: "notes" },
+  return foldedPanel("About this page", el("ul", { class: "notes" },
     el("li", {}, shown), notes.map(([place, note]) => el("li", {}, head.inputs.length > 1 ? [inputName(place), ": "] : "", addText(el("span"), note))),
     el("li", {}, `Made ${head.made} by verigym report. The page loads nothing and sends nothing.`)));
 }

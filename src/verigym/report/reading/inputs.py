@@ -117,16 +117,17 @@ def _folders_of_a_pipeline(folder: Path) -> set[str]:
 
 
 def _name_stages(below: Sequence[Input]) -> None:
-    """Call the runs of a pipeline's stages by the stages' names, where no two have one name.
+    """Call a run of a pipeline's stage `STAGE`, and samples of an evaluation `STAGE/MODEL`, where no two stages have one name.
 
-    A stage's folder is called `NAME-HASH`; a stage that was run with other settings before has two folders.
+    A stage's folder is called `STAGE-HASH`; a stage that was run with other settings before has two folders.
     """
-    stages = {id(one): _STAGE.fullmatch(one.label) for one in below if one.path.is_dir()}
-    names = [found[1] for found in stages.values() if found]
+    folders = {id(one): one.path.resolve() if one.path.is_dir() else one.path.resolve().parent for one in below}
+    stages = {folder: found[1] for folder in folders.values() if (found := _STAGE.fullmatch(folder.name))}
+    names = list(stages.values())
     for one in below:
-        found = stages.get(id(one))
-        if found and names.count(found[1]) == 1:
-            one.label = found[1]
+        stage = stages.get(folders[id(one)])
+        if stage and names.count(stage) == 1:
+            one.label = stage if one.path.is_dir() else f"{stage}/{one.label}"
 
 
 def _below(folder: Path) -> list[Input]:
