@@ -36,7 +36,7 @@ from verigym.trainer.monitoring.grader_bugs import Causes, GraderBugs, refuse_si
 from verigym.trainer.monitoring.logs import RunLog, open_log, score_metrics
 from verigym.trainer.monitoring.progress import BEFORE, Progress, StopRequest
 from verigym.trainer.monitoring.reflection import reflection_metrics
-from verigym.trainer.monitoring.watch import build_watch, report_alarms, with_texts
+from verigym.trainer.monitoring.watch import read_past, report_alarms, with_texts
 from verigym.trainer.preflight import refuse_on_this_machine, refuse_unstartable
 from verigym.trainer.rollout.collect import Dropped, Group, collect, verdict_metrics
 from verigym.trainer.rollout.episode_metrics import episode_metrics
@@ -154,11 +154,7 @@ class Run:
         world.first(lambda: store.write_config(config.output, config))
         world.first(lambda: record_start(config.output, self.made_with, self.contents, self.done))
         log = open_log(config, self.done if self.resumed else None, world)
-        history = world.first(log.history)
-        watch = build_watch(config, history)
-        lengths = (row["completion_tokens"] for row in history if row["kind"] == "train" and row.get("completion_tokens"))
-        first = next(lengths, 0.0)
-        evaluated = {row["step"] for row in history if row["kind"] == "eval"}
+        watch, first, evaluated = world.first(lambda: read_past(config, log.history()))
         stop.begin()
         unscored = UnscoredReasons()
         with Progress(config.steps, self.done, not world.main) as progress:

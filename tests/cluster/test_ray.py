@@ -32,7 +32,7 @@ def python() -> Iterator[Path]:
             subprocess.run([sys.executable, "-m", "venv", here], check=True)
             pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", ROOT / "constraints.txt"]
             try:
-                command = [*pip, "--editable", f"{ROOT}[match,code]", RAY, "psutil"]
+                command = [*pip, "--editable", f"{ROOT}[match,code,serve,client,train]", RAY, "psutil"]
                 subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
             except subprocess.CalledProcessError as error:
                 lack("ray", f"Ray cannot be installed: {error.stderr.strip()[-300:]}")
@@ -74,3 +74,11 @@ def test_an_environment_that_no_node_may_grade_is_refused(found: Any) -> None:
 
 def test_the_command_writes_the_same_scores(found: Any) -> None:
     assert found["command"] == {"equal": True, "lines": 50, "nodes": True}
+
+
+def test_a_service_on_the_cluster_answers_each_item_once_while_a_node_is_killed(found: Any) -> None:
+    assert found["service"] == {"right": True, "exit": 0}
+
+
+def test_training_and_evaluation_on_the_cluster_end_as_on_one_machine(found: Any) -> None:
+    assert found["pipeline"] == {"equal": True, "learnt": True, "prompts": 20}

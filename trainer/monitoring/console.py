@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from verigym.trainer.config.run import TrainConfig
@@ -63,19 +63,22 @@ class UnscoredReasons:
                     at = score.raised and f"{score.raised.error.partition(':')[0]} at {score.raised.place}"
                     self.counts[group.source, f"{score.error.kind}: {at or score.error.message}"[:200]] += 1
 
-    def closing(self, history: Sequence[Mapping[str, Any]]) -> list[str]:
+    def closing(self, history: Iterable[Mapping[str, Any]]) -> list[str]:
         """Return lines that say how many completions were unscored, and why.
 
         Args:
             history: the rows of metrics.jsonl.
         """
-        rows = [row for row in history if row["kind"] == "train"]
-        completions, unscored = (int(sum(row.get(name) or 0 for row in rows)) for name in ("completions", "unscored"))
+        steps, completions, unscored = 0, 0.0, 0.0
+        for row in history:
+            if row["kind"] == "train":
+                steps += 1
+                completions += row.get("completions") or 0
+                unscored += row.get("unscored") or 0
         if not unscored:
-            return [f"all {completions:,} completions of {len(rows):,} steps were scored"]
-        lines = [
-            f"unscored: {unscored:,} of {completions:,} completions of {len(rows):,} steps; they are in no loss and in no mean"
-        ]
+            return [f"all {completions:,.0f} completions of {steps:,} steps were scored"]
+        share = f"{unscored:,.0f} of {completions:,.0f} completions of {steps:,} steps"
+        lines = [f"unscored: {share}; they are in no loss and in no mean"]
         lines += [f"  {source}: {count:,} by {reason}" for (source, reason), count in self.counts.most_common(REASONS)]
         left = sum(self.counts.values()) - sum(count for _, count in self.counts.most_common(REASONS))
         return lines + ([f"  {left:,} for other reasons"] if left else [])

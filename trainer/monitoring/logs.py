@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
@@ -62,9 +62,9 @@ class RunLog:
         """Record a row that is not metrics, such as a warning; `row` has `step` and `kind`."""
         self._write("metrics", row)
 
-    def history(self) -> list[dict[str, Any]]:
-        """Return the rows of metrics.jsonl so far."""
-        return read_rows(self._paths["metrics"])
+    def history(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows of metrics.jsonl so far; a run of weeks has too many to hold at once."""
+        return stream_rows(self._paths["metrics"])
 
     def samples(
         self, step: int, kind: str, groups: Sequence[Group], count: int, rows: Sequence[Sequence[TrainingRow]] | None = None
@@ -140,9 +140,9 @@ class NoLog(RunLog):
     def __init__(self) -> None:
         self._paths, self._files, self._trackers = {}, {}, []
 
-    def history(self) -> list[dict[str, Any]]:
-        """Return an empty list."""
-        return []
+    def history(self) -> Iterator[dict[str, Any]]:
+        """Yield nothing."""
+        return iter(())
 
     def _write(self, name: str, row: Mapping[str, Any]) -> None:
         pass
@@ -182,18 +182,22 @@ def keep_until(path: Path, step: int) -> None:
     """Drop the lines of `path` for steps after `step`, and a last line that a kill cut short."""
     if not path.exists():
         return
-    kept = [row for row in read_rows(path) if row["step"] <= step]
     temporary = path.with_suffix(".tmp")
-    temporary.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in stream_rows(path) if row["step"] <= step)
     os.replace(temporary, path)
 
 
+def stream_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the complete rows of `path`, a JSONL file that this module wrote, without reading it all at once."""
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                yield json.loads(line)
+            except ValueError:  # only the last line can be cut short, even within a character
+                return
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the complete rows of `path`, a JSONL file that this module wrote."""
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break  # only the last line can be cut short; what follows it was never written
-    return rows
+    """Return the complete rows of `path`, as `stream_rows` yields them."""
+    return list(stream_rows(path))

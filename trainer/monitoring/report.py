@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import importlib.resources
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
-from verigym.trainer.monitoring.logs import read_rows
+from verigym.trainer.monitoring.logs import stream_rows
 
 TRAINING_SAMPLES = 8
 """Number of completions from the last training steps that the page shows, with their advantages."""
 ALL = "all sources"
+_DRAWN = frozenset(
+    {"step", "accuracy", "reward", "completion_tokens", "sampled_nll", "turns", "malformed_calls"}
+)  # of the whole run and, as SOURCE/NAME, of each source
 
 MetricsRow = Mapping[str, Any]
 Points = list[tuple[int, float]]
@@ -29,25 +33,58 @@ def write_report(output: Path, title: str, summary: list[tuple[str, str]]) -> tu
     """
     import jinja2
 
-    rows = read_rows(output / "metrics.jsonl")
-    train, held_out, warnings = ([row for row in rows if row["kind"] == kind] for kind in ("train", "eval", "warning"))
-    every = read_rows(output / "samples.jsonl")
-    samples = [row for row in every if row["kind"] == "eval"]
-    training = [row for row in every if row["kind"] == "train"][-TRAINING_SAMPLES:]
-    # Components of components are left out: too many lines to tell apart.
-    parts = {f"{row['source']}/{name}" for row in every for name in row.get("components", ()) if "/" not in name}
-    curves, panels = output / "curves.png", _panels(train, held_out, sorted(parts))
+    told = _told(output)
+    train, held_out, warnings = _drawn_rows(output, told.components)
+    curves, panels = output / "curves.png", _panels(train, held_out, told.components)
     _draw(curves, panels)
-    shown = sorted({row["step"] for row in samples})
-    shown = [shown[0], shown[-1]] if len(shown) > 1 else shown
-    steps = [(step, [row for row in samples if row["step"] == step]) for step in reversed(shown)]
+    steps = [(step, told.evaluations[step]) for step in reversed(told.evaluations)]
     # Completions are untrusted text: autoescape keeps their markup from becoming ours.
     template = importlib.resources.files("verigym.trainer.monitoring").joinpath("report.html.j2").read_text(encoding="utf-8")
     page = jinja2.Environment(autoescape=True).from_string(template)
-    shown_parts = {"steps": steps, "training": training, "warnings": warnings, "drawn": ", ".join(panels)}
+    shown_parts = {"steps": steps, "training": told.training, "warnings": warnings, "drawn": ", ".join(panels)}
     path = output / "samples.html"
     path.write_text(page.render(title=title, summary=summary, **shown_parts), encoding="utf-8", errors="replace")
     return curves, path
+
+
+class _Told(NamedTuple):
+    """What the page shows of samples.jsonl."""
+
+    training: list[MetricsRow]
+    """The last samples of training."""
+    evaluations: dict[int, list[MetricsRow]]
+    """The samples of the first and the last evaluation, by step."""
+    components: list[str]
+    """SOURCE/COMPONENT of all samples. Components of components are left out: too many lines to tell apart."""
+
+
+def _told(output: Path) -> _Told:
+    training: deque[MetricsRow] = deque(maxlen=TRAINING_SAMPLES)
+    evaluations: dict[int, list[MetricsRow]] = {}
+    components = set()
+    for row in stream_rows(output / "samples.jsonl"):
+        components |= {f"{row['source']}/{name}" for name in row.get("components", ()) if "/" not in name}
+        if row["kind"] == "train":
+            training.append(row)
+        elif row["kind"] == "eval":
+            if row["step"] not in evaluations:
+                for step in list(evaluations)[1:]:
+                    del evaluations[step]
+            evaluations.setdefault(row["step"], []).append(row)
+    return _Told(list(training), evaluations, sorted(components))
+
+
+def _drawn_rows(output: Path, components: Sequence[str]) -> tuple[list[MetricsRow], list[MetricsRow], list[MetricsRow]]:
+    """Return the rows of training, of evaluations and of warnings; of the first two only the metrics that are drawn."""
+    rows: dict[str, list[MetricsRow]] = {"train": [], "eval": [], "warning": []}
+    wanted = frozenset(components)
+    for row in stream_rows(output / "metrics.jsonl"):
+        if row["kind"] == "warning":
+            rows["warning"].append(row)
+        elif row["kind"] in rows:
+            drawn = {name: value for name, value in row.items() if name.rpartition("/")[2] in _DRAWN or name in wanted}
+            rows[row["kind"]].append(drawn)
+    return rows["train"], rows["eval"], rows["warning"]
 
 
 def _draw(path: Path, panels: Mapping[str, Mapping[str, Points]]) -> None:

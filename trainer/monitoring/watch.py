@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Prompt
@@ -51,16 +51,33 @@ class Watch:
         self.last_reported.update({alarm.name: alarm.step for alarm in due})
         return due
 
-    def replay(self, rows: Iterable[MetricsRow]) -> None:
-        """Let the detectors read `rows`, which are the rows of earlier steps, without reporting alarms."""
-        for row in rows:
-            if row["kind"] == "train":
-                self.update(row)
+
+class Past(NamedTuple):
+    """What a resumed run has to know of its earlier steps."""
+
+    watch: Watch
+    """The watch, whose detectors have read the rows of all earlier steps."""
+    first_length: float
+    """Mean tokens of a completion in the first step; 0 if there was none."""
+    evaluated: frozenset[int]
+    """Steps after which there was an evaluation."""
 
 
-def build_watch(config: MonitoringFields, history: Iterable[MetricsRow] = ()) -> Watch:
-    """Return the watch that `config` describes, after it has read `history`, the rows of a resumed run."""
-    watch = Watch(
+def read_past(config: MonitoringFields, history: Iterable[MetricsRow]) -> Past:
+    """Read the rows of metrics.jsonl once, in their order. No alarm of an earlier step is reported again."""
+    watch, first, evaluated = build_watch(config), 0.0, set()
+    for row in history:
+        if row["kind"] == "train":
+            first = first or row.get("completion_tokens") or 0.0
+            watch.update(row)
+        elif row["kind"] == "eval":
+            evaluated.add(row["step"])
+    return Past(watch, first, frozenset(evaluated))
+
+
+def build_watch(config: MonitoringFields) -> Watch:
+    """Return the watch that `config` describes, at the beginning of a run."""
+    return Watch(
         [
             DeadRun(config.dead_run_steps, stop=config.on_dead_run == "stop"),
             NotFinite(config.max_bad_steps),
@@ -90,8 +107,6 @@ def build_watch(config: MonitoringFields, history: Iterable[MetricsRow] = ()) ->
         ],
         config.warn_every,
     )
-    watch.replay(history)
-    return watch
 
 
 def with_texts(alarm: Alarm, groups: Sequence[Group]) -> Alarm:

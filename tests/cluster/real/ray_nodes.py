@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from ray.cluster_utils import Cluster
 from slow_env import Sleeper
 
 from verigym import UsageError, load
+from verigym.client import Client, RetryPolicy
 from verigym.envs.grading import Grader
 
 COUNT = 6000
@@ -113,6 +115,60 @@ def command(address: str) -> dict[str, Any]:
     return {"equal": found[0] == found[1], "lines": len(found[1]), "nodes": "items a second" in shown}
 
 
+def service(cluster: Cluster) -> dict[str, Any]:
+    """Ask a service on the cluster for verdicts while a node is killed."""
+    joined = cluster.add_node(num_cpus=1)
+    command = ["serve", "--env", "math", "--cluster", f"ray:{cluster.address}", "--workers", "1", "--port", "0"]
+    with open("serve.err", "w", encoding="utf-8") as errors:
+        served = subprocess.Popen([sys.executable, "-m", "verigym", *command], stdout=subprocess.PIPE, stderr=errors, text=True)
+    assert served.stdout is not None
+    line = served.stdout.readline()
+    assert line.startswith("serving "), Path("serve.err").read_text(encoding="utf-8")
+    rewards: dict[int, float | None] = {}
+    with Client(line.split(" on ")[1].split(";")[0], retries=RetryPolicy(patience_s=120)) as client:
+        items = (
+            client.item(environment="math", prompt="?", reference={"answer": str(n)}, completion=f"\\boxed{{{n + n % 2}}}")
+            for n in range(1500)
+        )
+        for answer in client.score_batch(items, size=100):
+            assert answer.index not in rewards and answer.score is not None, answer
+            rewards[answer.index] = answer.score.reward
+            if len(rewards) == 400:
+                cluster.remove_node(joined, allow_graceful=False)
+    served.send_signal(signal.SIGTERM)
+    right = rewards == {n: float(n % 2 == 0) for n in range(1500)}
+    return {"right": right, "exit": served.wait(120)}
+
+
+PIPELINE = """
+output: {output}
+defaults: {{device: cpu, max_new_tokens: 8, threads: 1, workers: 1{cluster}}}
+shared:
+  sums: &sums
+    - {{environment: arithmetic, options: {{digits: 1}}, add: {{length: {{weight: 0.5, options: {{target: 20}}}}}}}}
+stages:
+  - {{name: base, kind: scratch, demonstrations: *sums, hidden_size: 32, layers: 1, vocabulary: 300}}
+  - {{name: rl, kind: grpo, model: "stage:base", sources: *sums, steps: 4, prompts_per_step: 4, learning_rate: 1.0e-2}}
+  - {{name: after, kind: evaluate, models: {{rl: "stage:rl"}}, sources: *sums, prompts: 20, samples: 2}}
+"""
+
+
+def pipeline(address: str) -> dict[str, Any]:
+    """Train and evaluate with the verdicts of the cluster, and with those of this machine."""
+    ends = []
+    for name, cluster in (("alone", ""), ("on_nodes", f', cluster: "ray:{address}"')):
+        Path(f"{name}.yaml").write_text(PIPELINE.format(output=name, cluster=cluster), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "verigym", "pipeline", "run", f"{name}.yaml"], capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        (base,), (rl,) = (Path(name).glob(f"{stage}-*/final/model.safetensors") for stage in ("base", "rl"))
+        (samples,) = Path(name).glob("after-*/samples-*.jsonl")
+        weights = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (base, rl)]
+        ends.append((weights, samples.read_text(encoding="utf-8").splitlines()[1:]))
+    return {"equal": ends[0] == ends[1], "learnt": ends[0][0][0] != ends[0][0][1], "prompts": len(ends[1][1])}
+
+
 def main() -> None:
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "resources": {"sandbox": 1}, "include_dashboard": False}
@@ -125,6 +181,8 @@ def main() -> None:
             "mixture": mixture,
             "refused": refused,
             "command": lambda: command(cluster.address),
+            "service": lambda: service(cluster),
+            "pipeline": lambda: pipeline(cluster.address),
         }
         found = {}
         for name, part in parts.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from verigym.envs import Score, Status
 from verigym.envs.contract.schema import StepScore
+from verigym.trainer.config.monitoring import MonitoringFields
 from verigym.trainer.credit.training_row import TrainingRow
-from verigym.trainer.monitoring.logs import RunLog, keep_until, read_rows, score_metrics
+from verigym.trainer.monitoring.console import UnscoredReasons
+from verigym.trainer.monitoring.logs import RunLog, keep_until, read_rows, score_metrics, stream_rows
+from verigym.trainer.monitoring.report import write_report
+from verigym.trainer.monitoring.watch import read_past
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -175,3 +180,37 @@ def test_a_sample_holds_what_the_report_shows_of_it(tmp_path: Path) -> None:
     (row,) = lines(tmp_path / "samples.jsonl")
     assert row["answer"] == "4" and row["tokens"] == 3 and row["metadata"] == {"level": 3}
     assert row["steps"] == [{"start": 0, "end": 1, "reward": 0.5, "reason": "half", "part": ""}]
+
+
+def test_a_long_run_s_log_is_never_held_as_a_whole(tmp_path: Path) -> None:
+    """A week has 100,000 steps and hundreds of megabytes of them: what resumes or ends a run reads them one by one."""
+    values = {f"source{n}/metric": 0.5 for n in range(40)} | {"completions": 8, "completion_tokens": 7.5, "reward": 0.5}
+    path = tmp_path / "metrics.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for step in range(1, 8001):
+            file.write(json.dumps({"step": step, "kind": "train", **values}) + "\n")
+            if step % 2000 == 0:
+                file.write(json.dumps({"step": step, "kind": "eval", "accuracy": 0.5}) + "\n")
+    with (tmp_path / "samples.jsonl").open("w", encoding="utf-8") as file:
+        for step in range(8000):
+            kind = "eval" if step % 1000 == 0 else "train"
+            sample = {"step": step, "kind": kind, "source": "a", "prompt": "?", "completion": "x" * 800, "reward": 0.5}
+            file.write(json.dumps(sample) + "\n")
+    size = path.stat().st_size
+    assert size > 7e6
+    write_report(tmp_path, "warm-up", [])  # what it imports stays
+    tracemalloc.start()
+    try:
+        keep_until(path, 7999)
+        past = read_past(MonitoringFields(), stream_rows(path))
+        closing = UnscoredReasons().closing(stream_rows(path))
+        streamed = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        write_report(tmp_path, "long", [])
+        drawn = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert past.first_length == 7.5 and past.evaluated == {2000, 4000, 6000}
+    assert closing == ["all 63,992 completions of 7,999 steps were scored"]
+    assert streamed < size / 10, streamed
+    assert drawn < 1.5 * size, drawn  # a few numbers of each row, twice: as rows and as points

@@ -104,8 +104,12 @@ def test_sigterm_at_any_moment(attempt: int, whole: Path, letters_model: Path, t
     run = command(letters_model, tmp_path)
     after, part = moment(attempt)
     code, err, took_s = terminated(run, tmp_path / "out/metrics.jsonl", after, part * seconds_a_step(whole))
-    assert code == 143, err
     assert "Traceback" not in err
+    if code == 0:  # on a busy machine the signal may come when nothing is left to do but the final model
+        assert f"of {STEPS} steps were scored" in err and took_s < 30
+        assert weights(tmp_path / "out/final") == weights(whole / "out/final") and lines(tmp_path) == lines(whole)
+        return
+    assert code == 143, err
     last = err.splitlines()[-1]
     checkpoints = sorted(path.name for path in (tmp_path / "out/checkpoints").glob("*"))
     done = int(checkpoints[-1].removeprefix("step-")) if checkpoints else 0

@@ -15,7 +15,7 @@ from verigym.envs import Score, Status
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.monitoring import MonitoringFields
 from verigym.trainer.monitoring.detectors import Alarm
-from verigym.trainer.monitoring.watch import Watch, build_watch, report_alarms, with_texts
+from verigym.trainer.monitoring.watch import Watch, build_watch, read_past, report_alarms, with_texts
 from verigym.trainer.rollout.collect import Group
 
 # Recorded on 2026-11-22 from `verigym quickstart` (400 steps, seed 0, one thread): held-out accuracy 0.27 at first.
@@ -217,7 +217,7 @@ def test_a_resumed_watch_says_what_an_uninterrupted_one_would_have_said() -> Non
     for killed in (1, 9, 33, 60):
         before = feed(build_watch(settings), change, killed)
         logged = [row(step, **change(step)) for step in range(1, killed + 1)]
-        watch = build_watch(settings, [{"step": 0, "kind": "eval"}, *logged, *(alarm.row for alarm in before)])
+        watch = read_past(settings, [{"step": 0, "kind": "eval"}, *logged, *(alarm.row for alarm in before)]).watch
         assert before + feed(watch, change, 100 - killed, start=killed + 1) == whole
 
 
