@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +15,7 @@ from sample_envs import ExactEnvironment, ScriptedEnvironment
 from verigym.cluster import engine as cluster_engine
 from verigym.cluster.engine import IN_FLIGHT, MOST_LOSSES, ClusterEngine, grader_settings
 from verigym.cluster.nodes import NeverHosts, NodeHost, NodeInfo, NodeLost, Reply, Task
+from verigym.cluster.ray_cluster import own_sigterm
 from verigym.envs import Status, UsageError
 from verigym.envs.contract.base import Environment
 from verigym.envs.grading import Grader
@@ -64,6 +67,7 @@ class LocalCluster:
         self.made: dict[str, LocalNode] = {}
         self.on_open: Callable[[str], None] = lambda name: None
         self.prepare: Callable[[LocalNode], None] = lambda node: None
+        self.closed = 0
         for name in names:
             self.add(name)
 
@@ -85,6 +89,7 @@ class LocalCluster:
         return made
 
     def close(self) -> None:
+        self.closed += 1
         for node in self.made.values():
             node.close()
 
@@ -338,6 +343,40 @@ def test_closed_in_the_middle_every_item_has_an_answer(opened: Opened) -> None:
     assert {score.error.message for score in scores if score.error} == {"the grader was closed"} and len(scores) == 700
     with pytest.raises(UsageError, match="the grader is closed"):
         grader.submit(env.prompt("q", answer="1"), "answer: 1")
+
+
+def test_a_grader_that_is_closed_twice_leaves_its_cluster_once(opened: Opened) -> None:
+    env = ExactEnvironment()
+    grader, cluster = opened({"exact": env}, "a")
+    assert len(grader.grade(items(env, 3))) == 3
+    for _ in range(2):
+        grader.close()
+    assert cluster.closed == 1
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+def test_what_sigterm_does_is_kept_where_a_cluster_is_joined(in_thread: bool) -> None:
+    """Ray replaces the handler of the C library in any thread, and Python's too in the main thread."""
+    got: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: got.append(number))
+
+    def join() -> None:
+        with own_sigterm():
+            if not in_thread:
+                signal.signal(signal.SIGTERM, lambda number, frame: None)
+            ctypes.CDLL(None).signal(signal.SIGTERM, 1)  # SIG_IGN
+
+    try:
+        if in_thread:
+            thread = threading.Thread(target=join)
+            thread.start()
+            thread.join()
+        else:
+            join()
+        signal.raise_signal(signal.SIGTERM)
+        assert got == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("name", ["slurm", "rays", "ray2:x"])

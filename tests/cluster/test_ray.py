@@ -77,7 +77,7 @@ def test_the_command_writes_the_same_scores(found: Any) -> None:
 
 
 def test_a_service_on_the_cluster_answers_each_item_once_while_a_node_is_killed(found: Any) -> None:
-    assert found["service"] == {"right": True, "exit": 0}
+    assert found["service"] == {"right": True, "accepted": 1.0, "exit": 0}
 
 
 def test_training_and_evaluation_on_the_cluster_end_as_on_one_machine(found: Any) -> None:

@@ -353,6 +353,8 @@ class ClusterEngine(Engine):
             )
 
     def _end_workers(self) -> None:
+        if self._stopped.is_set():  # closed before; Ray would connect again for the sake of a second farewell
+            return
         self._stopped.set()
         threads = [self._watcher, *(state.thread for state in self._states.values())]
         for state in list(self._states.values()):

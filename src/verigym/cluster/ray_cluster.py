@@ -7,10 +7,13 @@ decides what happens to the node's items.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import logging
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from verigym.cluster.engine import ClusterEngine, grader_settings
@@ -74,6 +77,30 @@ def open_engine(
     )
 
 
+@contextlib.contextmanager
+def own_sigterm() -> Iterator[None]:
+    """Keep what SIGTERM does in this process while Ray connects it to a cluster.
+
+    Ray puts its handler in front of ours. It lets ours run, but kills the process three seconds later, in which a run cannot
+    save a checkpoint, nor a service answer what it has accepted. In the main thread it also replaces Python's handler.
+    """
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGTERM)
+        try:
+            yield
+        finally:
+            if handler is not None:  # None: not set from Python
+                signal.signal(signal.SIGTERM, handler)
+        return
+    libc = ctypes.CDLL(None)
+    action = ctypes.create_string_buffer(1024)  # a `struct sigaction`, which has fewer than 200 bytes
+    libc.sigaction(signal.SIGTERM, None, action)
+    try:
+        yield
+    finally:
+        libc.sigaction(signal.SIGTERM, action, None)
+
+
 class RayCluster:
     """The nodes of a Ray cluster, on which it starts hosts; implements `Cluster`.
 
@@ -91,22 +118,27 @@ class RayCluster:
         self._wants_gpu = any("gpu" in resources_of(one) for one in environments.values())
         self._ours = not ray.is_initialized()
         if self._ours:
-            try:
-                ray.init(address or None, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-            except ValueError:  # an option is for new clusters, and RAY_ADDRESS or `address` names one
-                ray.init(address or None, log_to_driver=False, logging_level=logging.ERROR)
-            except ConnectionError as error:
-                where = address or "RAY_ADDRESS"
-                raise UsageError(
-                    f"cluster: no Ray cluster answers at {where}: {error}; `ray status` says what is there"
-                ) from None
+            with own_sigterm():
+                self._join(address)
+
+    @staticmethod
+    def _join(address: str) -> None:
+        import ray
+
+        try:
+            ray.init(address or None, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+        except ValueError:  # an option is for new clusters, and RAY_ADDRESS or `address` names one
+            ray.init(address or None, log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError as error:
+            where = address or "RAY_ADDRESS"
+            raise UsageError(f"cluster: no Ray cluster answers at {where}: {error}; `ray status` says what is there") from None
 
     def nodes(self) -> Mapping[str, NodeInfo]:
         """Return the nodes that are alive and have cores, by node id."""
         import ray
 
         found = {}
-        for one in ray.nodes():
+        for one in ray.nodes() if ray.is_initialized() else ():
             resources = one.get("Resources", {})
             if one.get("Alive") and resources.get("CPU", 0) >= 1:
                 offered = {name for name in OURS if resources.get(name, 0) > 0} | (
@@ -217,6 +249,8 @@ class RayNode:
     def _asked(self, call: Callable[[], Any], answer_s: float) -> Reply:
         import ray
 
+        if not ray.is_initialized():  # Ray would connect again by itself
+            raise NodeLost("the process has disconnected from Ray")
         try:
             reply: Reply = ray.get(call(), timeout=answer_s)
         except ray.exceptions.GetTimeoutError:
@@ -237,4 +271,5 @@ class RayNode:
         import ray
 
         with contextlib.suppress(Exception):
-            ray.kill(self._actor)
+            if ray.is_initialized():
+                ray.kill(self._actor)

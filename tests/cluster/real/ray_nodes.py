@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,19 @@ def command(address: str) -> dict[str, Any]:
 def service(cluster: Cluster) -> dict[str, Any]:
     """Ask a service on the cluster for verdicts while a node is killed."""
     joined = cluster.add_node(num_cpus=1)
-    command = ["serve", "--env", "math", "--cluster", f"ray:{cluster.address}", "--workers", "1", "--port", "0"]
+    command = [
+        "serve",
+        "--env",
+        "math",
+        "--env",
+        "slow_env:Sleeper",
+        "--cluster",
+        f"ray:{cluster.address}",
+        "--workers",
+        "1",
+        "--port",
+        "0",
+    ]
     with open("serve.err", "w", encoding="utf-8") as errors:
         served = subprocess.Popen([sys.executable, "-m", "verigym", *command], stdout=subprocess.PIPE, stderr=errors, text=True)
     assert served.stdout is not None
@@ -135,9 +148,14 @@ def service(cluster: Cluster) -> dict[str, Any]:
             rewards[answer.index] = answer.score.reward
             if len(rewards) == 400:
                 cluster.remove_node(joined, allow_graceful=False)
-    served.send_signal(signal.SIGTERM)
+        # What is accepted is answered: it takes longer than the three seconds that Ray would leave a process.
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(client.score, environment="sleeper", prompt="?", reference={"seconds": 8.0}, completion="text")
+            time.sleep(3.0)
+            served.send_signal(signal.SIGTERM)
+            accepted = late.result(60).reward
     right = rewards == {n: float(n % 2 == 0) for n in range(1500)}
-    return {"right": right, "exit": served.wait(120)}
+    return {"right": right, "accepted": accepted, "exit": served.wait(120)}
 
 
 PIPELINE = """
@@ -163,9 +181,12 @@ def pipeline(address: str) -> dict[str, Any]:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         (base,), (rl,) = (Path(name).glob(f"{stage}-*/final/model.safetensors") for stage in ("base", "rl"))
-        (samples,) = Path(name).glob("after-*/samples-*.jsonl")
+        (path,) = Path(name).glob("after-*/samples-*.jsonl")
+        samples = [json.loads(line)["samples"] for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+        for *_, score in (sample for prompt in samples for sample in prompt):
+            del score["seconds"]
         weights = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (base, rl)]
-        ends.append((weights, samples.read_text(encoding="utf-8").splitlines()[1:]))
+        ends.append((weights, samples))
     return {"equal": ends[0] == ends[1], "learnt": ends[0][0][0] != ends[0][0][1], "prompts": len(ends[1][1])}
 
 
