@@ -68,7 +68,7 @@ def test_samples_without_any_verdict_have_no_accuracy() -> None:
     ("changed", "weight", "told"),
     [
         ("correct", Weight.GOOD, "better by +100.0 points"),
-        ("incorrect", Weight.PLAIN, "no difference can be told: +0.0 points"),
+        ("incorrect", Weight.PLAIN, "no difference can be told, for the interval has 0 in it: +0.0 points"),
     ],
 )
 def test_a_difference_is_taken_for_one_where_its_interval_leaves_out_0(changed: str, weight: Weight, told: str) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from pages import Trl, blocks, run_page
+from pages import DOCS, Trl, blocks, run_page
 
 from verigym.scaffold import make_package
 
@@ -33,3 +33,8 @@ def test_the_parts_that_the_tutorial_shows_are_those_of_the_files(tmp_path: Path
     assert len(parts) == 2
     for part, text in zip(parts, (texts[0], texts[2]), strict=True):
         assert all(line.strip() in text for line in part.splitlines()), part
+
+
+def test_the_tutorial_is_read_in_two_and_a_half_minutes() -> None:
+    """Of its ten: at 250 words a minute, code and tables among them. Commands, typing and thinking take the rest."""
+    assert len((DOCS / "tutorial.md").read_text().split()) <= 2.5 * 250

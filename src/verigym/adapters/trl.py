@@ -283,13 +283,7 @@ def _environment_class(label: str, scorer: Scorer, episodes: Episodes, tools: Se
     for name in methods:
         if name == "reset" or name == "get_reward" or name.startswith("_"):
             raise UsageError(f"source {label!r}: TRL takes a tool named {name!r} for its own method; give it another name")
-    fields = {
-        "_label": label,
-        "_scorer": scorer,
-        "_episodes": episodes,
-        "_opened": Counter(),
-        "__doc__": f"Tools of {label!r}.",
-    }
+    fields = {"_scorer": scorer, "_episodes": episodes, "__doc__": f"Tools of {label!r}."}
     return type("VerigymEnvironment", (_Environment,), {**fields, **methods})
 
 

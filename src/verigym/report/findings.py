@@ -91,7 +91,8 @@ def _of_models(first: str, other: str, prompts: Mapping[str, Any]) -> Finding:
         return Finding(Weight.GOOD, f"{head}better by {told}.")
     if high < 0:
         return Finding(Weight.BAD, f"{head}worse by {told}.")
-    return Finding(Weight.PLAIN, f"{head}no difference can be told: {told}, and the interval has 0 in it.")
+    unsure = "no difference can be told, for the interval has 0 in it"
+    return Finding(Weight.PLAIN, f"{head}{unsure}: {told}. More prompts narrow it.")
 
 
 def _gain(of: Mapping[str, Any]) -> str:
