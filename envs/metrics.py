@@ -30,9 +30,12 @@ class Interval(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """Stands for `groups` groups with the same counts: each has `n` verdicts, and `correct` of these `n` are right."""
+    """Stands for `groups` groups with the same counts: each has `n` verdicts, and `correct` of these `n` are right.
 
-    correct: int
+    For the mean of any other values, `correct` is a value and `n` is 1.
+    """
+
+    correct: float
     n: int
     groups: int = 1
 
@@ -127,7 +130,7 @@ def bootstrap_interval(
     Returns:
         The interval, or None if there are fewer than two groups, because then every resample would be the same.
     """
-    tally: Counter[tuple[int, int]] = Counter()
+    tally: Counter[tuple[float, int]] = Counter()
     for cluster in clusters:
         if cluster.n > 0:
             tally[cluster.correct, cluster.n] += cluster.groups
@@ -138,7 +141,7 @@ def bootstrap_interval(
     below = [0, *accumulate(tally[pair] for pair in pairs)]
     shares = []
     for _ in range(draws):
-        correct = total = 0
+        correct, total = 0.0, 0
         for pair, times in _drawn(random, below):
             correct += pairs[pair][0] * times
             total += pairs[pair][1] * times

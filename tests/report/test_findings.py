@@ -84,6 +84,32 @@ def test_a_difference_is_taken_for_one_where_its_interval_leaves_out_0(changed: 
         assert found.weight is Weight.BAD and "worse by -100.0 points [-100.0, -100.0]" in found.text
 
 
+@pytest.mark.parametrize(
+    ("lost", "weight", "told", "but"),
+    [
+        (8, Weight.BAD, "no difference can be told", "; but better on a, worse on b. More prompts narrow it."),
+        (5, Weight.BAD, "better by", "; but worse on b."),
+        (0, Weight.GOOD, "better by", None),
+    ],
+)
+def test_a_source_that_gets_worse_is_named_where_the_whole_does_not(
+    lost: int, weight: Weight, told: str, but: str | None
+) -> None:
+    before = {f"a{n}": ["incorrect"] * 2 for n in range(8)} | {f"b{n}": ["correct"] * 2 for n in range(8)}
+    after = {f"a{n}": ["correct"] * 2 for n in range(8)} | {
+        f"b{n}": ["incorrect" if n < lost else "correct"] * 2 for n in range(8)
+    }
+    (first, of_first), (other, of_other) = samples("old", before), samples("new", after)
+    if lost == 5:  # more of the source that gains
+        more = {f"a{n}": ["correct"] for n in range(8, 40)}
+        of_first |= samples("old", {name: ["incorrect"] for name in more})[1]
+        of_other |= samples("new", more)[1]
+    pair = {"first": 0, "other": 1, "twins": None, "prompts": compare_prompts(of_first, of_other)}
+    (found,) = [one for one in findings([first, other], [pair]) if "against" in one.text]
+    assert found.weight is weight and told in found.text
+    assert found.text.endswith(but) if but else "; but" not in found.text
+
+
 def test_a_difference_by_source_is_that_of_its_own_prompts() -> None:
     _, of_first = samples("old", {"a1": ["incorrect"], "a2": ["correct"], "b1": ["correct"]})
     _, of_other = samples("new", {"a1": ["correct"], "a2": ["correct"], "b1": ["incorrect"], "c1": ["correct"]})

@@ -152,7 +152,7 @@ def test_runs_of_a_pipeline_are_called_by_their_stages(tmp_path: Path) -> None:
     inputs = find_inputs([str(tmp_path / "whole")])
     assert [one.label for one in inputs] == ["rl", "start"]
     assert [note for one in inputs for note in one.notes] == [
-        "left out: first-abcdefgh, rl-0a1b2c3d, of stages that have since been run with other settings"
+        "2 older folders of stages that were run again with other settings: left out"
     ]
 
 

@@ -9,13 +9,16 @@ mean, so `majority` and `weighted_majority` are means over blocks of k consecuti
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 
 from verigym.envs.contract.schema import sha256_hex
-from verigym.envs.metrics import Interval, majority_at_k, normalise_answer, pass_at_k
+from verigym.envs.metrics import Cluster, Interval, bootstrap_interval, majority_at_k, normalise_answer, pass_at_k
+
+FEW_VALUES = 64
+"""Up to so many different values, a bootstrap over how often each occurs takes milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -111,14 +114,16 @@ def _weighted(one: ScoredSamples, weights: Sequence[float], start: int, end: int
 
 
 def mean_interval(
-    values: Sequence[float], *, key: str, level: float = 0.95, draws: int = 2000
+    values: Sequence[float], *, key: str = "accuracy", level: float = 0.95, draws: int = 2000
 ) -> tuple[float, Interval | None]:
     """Return the mean over prompts and its percentile bootstrap interval, drawing whole prompts with replacement.
 
+    Where few values occur, as with shares of a few samples, the interval is that of `envs.metrics.bootstrap_interval`, to the
+    digit: a report shows the same one.
+
     Args:
         values: one value per prompt.
-        key: seeds the random draws. Calls with the same key and number of prompts draw the same prompts, so intervals of
-            differences between models are paired.
+        key: seeds the random draws.
         level: share of the resampled means that lie inside the interval.
         draws: number of resamples.
 
@@ -135,6 +140,10 @@ def mean_interval(
     numbers = np.asarray(values, dtype=np.float64)
     if len(numbers) < 2:
         return float(numbers.mean()), None
+    tally = Counter(values)
+    if len(tally) <= FEW_VALUES:
+        clusters = [Cluster(value, 1, prompts) for value, prompts in tally.items()]
+        return float(numbers.mean()), bootstrap_interval(clusters, level=level, draws=draws, key=key)
     random = np.random.Generator(np.random.Philox(key=int(sha256_hex(f"prompts/{key}")[:32], 16)))
     means = np.array([numbers[random.integers(0, len(numbers), len(numbers))].mean() for _ in range(draws)])
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])

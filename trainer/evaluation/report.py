@@ -115,7 +115,7 @@ def _figure(values: Sequence[float | None], level: float) -> Figure:
     known = [value for value in values if value is not None]
     if not known:
         return {"value": None, "low": None, "high": None, "prompts": 0}
-    mean, interval = mean_interval(known, key="evaluation", level=level)
+    mean, interval = mean_interval(known, level=level)
     low, high = interval if interval else (None, None)
     return {"value": mean, "low": low, "high": high, "prompts": len(known)}
 
@@ -218,7 +218,8 @@ def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
             advice = (
                 "most are cut off: raise max_new_tokens"
                 if cut
-                else "are the prompt's words and the environment's options those of this model?"
+                else "where these look like their golds, the model cannot do the tasks yet; else, are the prompt's words "
+                "and the environment's options those of this model?"
             )
             lines.append(f"{name}, {label}: {what}; they end in {'; '.join(ends)}; {advice}")
     return lines

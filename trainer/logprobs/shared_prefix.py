@@ -32,6 +32,7 @@ from verigym.trainer.logprobs.forward import (
     row_logprobs,
     usable_head,
 )
+from verigym.trainer.models.kv_cache import call_with_cache
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -57,8 +58,8 @@ class SharedPrefix:
         longest = max(map(len, prompts))
         ids_PS = torch.tensor([[*prompt, *[how.pad_id] * (longest - len(prompt))] for prompt in prompts], device=model.device)
         with autocast(model.device, how.dtype):
-            out = decoder(model)(input_ids=ids_PS, past_key_values=DynamicCache(), use_cache=True)
-        layers = out.past_key_values.layers
+            out, cache = call_with_cache(decoder(model), DynamicCache(), input_ids=ids_PS)
+        layers = cache.layers
         last_PH = torch.stack([out.last_hidden_state[p, len(prompt) - 1] for p, prompt in enumerate(prompts)])
         self._graph = [last_PH, *(layer.keys for layer in layers), *(layer.values for layer in layers)]
         # Gradients of many rows add up in a leaf, so it has float32's precision even where its values have not.
@@ -91,12 +92,12 @@ class SharedPrefix:
             rows = [[*c[:-1], *[self.how.pad_id] * (width - len(c) + 1)] for c in completions]
             starts_B1 = torch.tensor([[len(self.prompts[p])] for p in owners], device=device)
             with autocast(device, self.how.dtype):
-                out = decoder(self.model)(
+                out, _ = call_with_cache(
+                    decoder(self.model),
+                    _cache(states),
                     input_ids=torch.tensor(rows, device=device),
                     attention_mask=_mask(starts_B1, states[0].shape[2], width),
                     position_ids=starts_B1 + torch.arange(width, device=device),
-                    past_key_values=_cache(states),
-                    use_cache=True,
                 )
             hidden_BTH = torch.cat([hidden_BTH, out.last_hidden_state], dim=1)
         at = [row * (width + 1) + t for row, completion in enumerate(completions) for t in range(len(completion))]

@@ -231,7 +231,10 @@ class EqualSinceTheStart:
         kind, what, advice = "equal_rewards", f"{finding}, all are right", "give harder tasks"
         if wrong:
             kind, what = "nothing_right", f"{finding}, and none was right"
-            advice = "is the gold in the right field and written as answers are? `verigym check` and `validate` try the golds"
+            advice = (
+                "where these look like their golds, the model cannot do the tasks yet: train it before, or give easier ones; "
+                "else, is the gold in the right field and written as answers are? `verigym check` and `validate` try the golds"
+            )
         return Alarm(kind, row["step"], since, what, advice, sources=_labels(*about))
 
 

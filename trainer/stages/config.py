@@ -127,6 +127,7 @@ EXAMPLE_RULES: tuple[Rule, ...] = (
     (("demonstration_count",), lambda c: c.demonstrations, "is about demonstrations; name environments in `demonstrations`"),
     (("held_out_share",), lambda c: c.data, "is a share of the prompts in data; name files in `data`"),
     (("epochs",), lambda c: c.steps is None, "gives the number of updates where steps does not; leave steps out"),
+    (("target_probability",), lambda c: c.eval_every, "is about evaluations; set eval_every above 0"),
 )
 
 
@@ -145,6 +146,9 @@ class ExampleFields(FitFields):
     """Passes over the examples, if steps is left out."""
     steps: int | None = Field(default=None, ge=1)
     """Updates; from epochs when left out."""
+    target_probability: float | None = Field(default=None, gt=0, lt=1)
+    """Ends training at the first evaluation in which the mean probability of a whole held-out completion is at least this;
+    `steps` or `epochs` then give the most. A cold start that is just long enough leaves the rest to RL."""
     held_out_share: float = Field(default=0.02, ge=0, lt=1)
     """Share of the prompts in data to hold out, chosen by their hash. All examples of a prompt are either trained on or held
     out."""

@@ -29,7 +29,15 @@ from verigym.trainer.stages.config import LogitConfig, OnPolicyConfig
 from verigym.trainer.stages.distill_losses import Direction, chunked_kl, kl_of_logits, logits_of, reverse_kl_advantages
 from verigym.trainer.stages.examples import Pair
 from verigym.trainer.stages.packing import hidden_packed, packable, packed_rows
-from verigym.trainer.stages.sft import Batches, examples_digest, gather_examples, mean_nll, tokenized, total_steps
+from verigym.trainer.stages.sft import (
+    Batches,
+    enough,
+    examples_digest,
+    gather_examples,
+    held_out_metrics,
+    tokenized,
+    total_steps,
+)
 from verigym.trainer.stages.step_run import PolicyRun, prepare_stage
 from verigym.trainer.tasks.mixture import Mixture, build_source
 from verigym.trainer.tasks.too_long import check_tasks
@@ -61,13 +69,11 @@ def distill_logits(config: LogitConfig) -> Path:
             run.model.train()
             return {"loss": kl_gradient(run.model, teacher, batches.of(step), run.how, config.pack_tokens, **how)}
 
-        def held_out_metrics() -> dict[str, float]:
-            return {
-                "loss": mean_nll(run.model, test, run.how, config.pack_tokens),
-                "kl": kl_gradient(run.model, teacher, test, run.how, config.pack_tokens, backward=False, **how),
-            }
+        def evaluate() -> dict[str, float]:
+            kl = kl_gradient(run.model, teacher, test, run.how, config.pack_tokens, backward=False, **how)
+            return {**held_out_metrics(run.model, test, run.how, config.pack_tokens), "kl": kl}
 
-        return run.run(total_steps(config, len(train)), gradient, held_out_metrics if test else None)
+        return run.run(total_steps(config, len(train)), gradient, evaluate if test else None, enough(config, test))
 
 
 def load_teacher(name: str, run: PolicyRun) -> Any:

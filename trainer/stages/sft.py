@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -50,9 +50,9 @@ def sft(config: SftConfig) -> Path:
             return {"loss": loss, "tokens": float(sum(len(pair.token_ids) for pair in batch))}
 
         def evaluate() -> dict[str, float]:
-            return {"loss": mean_nll(run.model, test, run.how, config.pack_tokens)}
+            return held_out_metrics(run.model, test, run.how, config.pack_tokens)
 
-        return run.run(total_steps(config, len(train)), gradient, evaluate if test else None)
+        return run.run(total_steps(config, len(train)), gradient, evaluate if test else None, enough(config, test))
 
 
 def gather_examples(config: ExampleFields) -> tuple[list[Example], list[Example]]:
@@ -109,6 +109,18 @@ def total_steps(config: ExampleFields, examples: int) -> int:
     return config.steps or max(1, math.ceil(config.epochs * examples / config.batch_size))
 
 
+def enough(config: ExampleFields, held_out: Sequence[Pair]) -> Callable[[Mapping[str, float]], bool]:
+    """Return the rule by which an evaluation ends the stage: `target_probability` of `held_out_metrics`.
+
+    Raises:
+        UsageError: there are no held-out examples to measure it on.
+    """
+    target = config.target_probability
+    if target is not None and not held_out:
+        raise UsageError("target_probability: no example is held out to measure it on; raise held_out_share, or leave it out")
+    return lambda metrics: target is not None and metrics.get("probability", 0.0) >= target
+
+
 class Batches(Generic[T]):
     """The examples of each step. Examples are shuffled anew in each epoch, and their order depends on the seed alone."""
 
@@ -152,8 +164,16 @@ def nll_gradient(model: Any, pairs: Sequence[Pair], how: ForwardOptions, capacit
     return loss
 
 
-def mean_nll(model: Any, pairs: Sequence[Pair], how: ForwardOptions, capacity: int | None = None) -> float:
-    """Return the mean negative log-likelihood of the completions' tokens, in nats; call it under `torch.no_grad()`."""
+def held_out_metrics(model: Any, pairs: Sequence[Pair], how: ForwardOptions, capacity: int | None = None) -> dict[str, float]:
+    """Return how well `model` predicts held-out completions; call it under `torch.no_grad()`.
+
+    `loss` is the mean negative log-likelihood of the completions' tokens, in nats. `probability` is the mean probability of a
+    whole completion, its end included: the share of prompts for which a sample at temperature 1 would be that very completion.
+    """
     prompts, completions = [pair.prompt_ids for pair in pairs], [pair.token_ids for pair in pairs]
-    total = sum(float(run(None).logp_BT.sum()) for _, run in packed_passes(model, prompts, completions, how, capacity))
-    return -total / sum(len(pair.token_ids) for pair in pairs)
+    total = probability = 0.0
+    for _, run in packed_passes(model, prompts, completions, how, capacity):
+        logp_B = run(None).logp_BT.sum(1)
+        total += float(logp_B.sum())
+        probability += float(logp_B.exp().sum())
+    return {"loss": -total / sum(map(len, completions)), "probability": probability / len(pairs)}

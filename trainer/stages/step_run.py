@@ -96,13 +96,15 @@ class StepRun(ABC):
         steps: int,
         gradient: Callable[[int], dict[str, float]],
         evaluate: Callable[[], dict[str, float]] | None = None,
+        enough: Callable[[Mapping[str, Any]], bool] = lambda metrics: False,
     ) -> Path:
-        """Train to the last step and return the final model's folder.
+        """Train to the last step, or until an evaluation is good enough, and return the final model's folder.
 
         Args:
             steps: number of all steps.
             gradient: adds the gradient of a step, counted from 0, to the parameters and returns the step's metrics.
             evaluate: returns the metrics of held-out examples; None if there are none.
+            enough: says whether training ends with the evaluation of these metrics.
 
         Raises:
             UsageError: more than `steps` steps have been done already.
@@ -119,24 +121,25 @@ class StepRun(ABC):
                 numbers = size(sum(parameter.numel() for parameter in self.model.parameters()))
                 going = f"; resuming from step {self.done}" if self.done else ""
                 progress.say(f"{self.title} of {config.model} ({numbers} parameters) on {self.device}: {steps} steps{going}")
-                evaluated = {row["step"] for row in log.history() if row["kind"] == "eval"}
-                if self.done not in evaluated:
-                    self._evaluate_if_due(evaluate, log, steps, progress)
-                while self.done < steps:
+                evaluated = {row["step"]: row for row in log.history() if row["kind"] == "eval"}
+                metrics = evaluated.get(self.done) or self._evaluate_if_due(evaluate, log, steps, progress)
+                while self.done < steps and not enough(metrics):
                     start = time.perf_counter()
-                    metrics = self._step(self.done, steps, gradient)
+                    of_step = self._step(self.done, steps, gradient)
                     self.done += 1
-                    metrics["step_s"] = time.perf_counter() - start
-                    log.metrics(self.done, "train", metrics)
-                    progress.step(self.done, metrics)
+                    of_step["step_s"] = time.perf_counter() - start
+                    log.metrics(self.done, "train", of_step)
+                    progress.step(self.done, of_step)
                     # An evaluation that is due when the run stops is made when it resumes.
-                    if not stop.requested:
-                        self._evaluate_if_due(evaluate, log, steps, progress)
-                    by_step = stop.requested or self.done == steps or self.done % config.checkpoint_every == 0
+                    metrics = {} if stop.requested else self._evaluate_if_due(evaluate, log, steps, progress)
+                    last = self.done == steps or enough(metrics)
+                    by_step = stop.requested or last or self.done % config.checkpoint_every == 0
                     if by_step or self.timer.due:
                         self._save(by_time=not by_step)
                     if stop.requested:
                         raise stop.interrupted(f"{self.title}: stopped after step {self.done} of {steps}")
+                if self.done < steps:
+                    progress.say(f"{self.title}: good enough after step {self.done}; at most {steps} were allowed")
             finally:
                 log.close()
         final = config.output / "final"
@@ -154,16 +157,18 @@ class StepRun(ABC):
 
     def _evaluate_if_due(
         self, evaluate: Callable[[], dict[str, float]] | None, log: RunLog, steps: int, progress: Progress
-    ) -> None:
+    ) -> dict[str, float]:
+        """Return the metrics of the held-out examples; none where no evaluation is due."""
         every = self.config.eval_every
         if evaluate is None or not every or (self.done % every and self.done != steps):
-            return
+            return {}
         self.model.eval()
         with torch.no_grad():
             metrics = evaluate()
         log.metrics(self.done, "eval", metrics)
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         progress.say(f"{self.title} step {self.done}/{steps}: held-out {shown}")
+        return metrics
 
     def _save(self, by_time: bool) -> None:
         def write(folder: Path) -> None:

@@ -193,7 +193,7 @@ def _powers(largest: int) -> list[int]:
 def _pass_at(clusters: Sequence[Cluster], k: int) -> AtK:
     able = [cluster for cluster in clusters if cluster.n >= k]
     groups = sum(cluster.groups for cluster in able)
-    total = sum(pass_at_k(cluster.n, cluster.correct, k) * cluster.groups for cluster in able)
+    total = sum(pass_at_k(cluster.n, int(cluster.correct), k) * cluster.groups for cluster in able)
     return AtK(k=k, value=total / groups if groups else None, groups=groups)
 
 

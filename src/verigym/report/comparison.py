@@ -14,8 +14,6 @@ from verigym.report.record import Record, number
 
 LAST = 10
 """Steps at the end of a run whose means the table shows."""
-_UNITS = 720720
-"""Differences of shares are counted in this many parts, which every number of samples up to 16 divides."""
 
 UNPAIRED, SAME, CHANGED = 0, 1, 2
 
@@ -88,21 +86,18 @@ def compare_prompts(first: Mapping[str, PromptTally], other: Mapping[str, Prompt
     for key in common:
         by_source.setdefault(other[key].source, []).append(gains[key])
     several = sorted(by_source.items()) if len(by_source) > 1 else []
-    return _gain(list(gains.values()), "") | {"sources": [{"source": name, **_gain(some, name)} for name, some in several]}
+    return _gain(list(gains.values())) | {"sources": [{"source": name, **_gain(some)} for name, some in several]}
 
 
-def _gain(gains: Sequence[float], source: str) -> dict[str, Any]:
-    # A mean of differences between -1 and 1 is a share of right ones, shifted: so one bootstrap serves both.
-    tally = Counter(round((gain + 1) / 2 * _UNITS) for gain in gains)
-    clusters = [Cluster(units, _UNITS, groups) for units, groups in tally.items()]
-    interval = bootstrap_interval(clusters, key=f"report/paired/{source}" if source else "report/paired")
+def _gain(gains: Sequence[float]) -> dict[str, Any]:
+    interval = bootstrap_interval(Cluster(gain, 1, prompts) for gain, prompts in Counter(gains).items())
     return {
         "prompts": len(gains),
         "better": sum(gain > 0 for gain in gains),
         "worse": sum(gain < 0 for gain in gains),
         "gain": fmean(gains),
-        "low": 2 * interval.low - 1 if interval else None,
-        "high": 2 * interval.high - 1 if interval else None,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
     }
 
 

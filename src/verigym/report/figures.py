@@ -117,7 +117,7 @@ class Tally:
             "statuses": dict(statuses),
             "reward": sum(one.reward for one in mine) / rewarded if rewarded else None,
             "tokens": sum(one.tokens for one in mine) / with_tokens if with_tokens else None,
-            **share(prompts, f"report/{label}"),
+            **share(prompts),
         }
 
     def _difficulties(self) -> list[dict[str, Any]]:
@@ -127,20 +127,20 @@ class Tally:
                 by_name[prompt.difficulty].append(prompt)
         kept = sorted(by_name, key=lambda name: -len(by_name[name]))[:MOST_DIFFICULTIES]
         other = [prompt for name, prompts in by_name.items() if name not in set(kept) for prompt in prompts]
-        rows = [{"difficulty": name, **share(by_name[name], f"report/{name}")} for name in sorted(kept, key=_natural)]
-        return rows + ([{"difficulty": OTHER, **share(other, "report/other")}] if other else [])
+        rows = [{"difficulty": name, **share(by_name[name])} for name in sorted(kept, key=_natural)]
+        return rows + ([{"difficulty": OTHER, **share(other)}] if other else [])
 
     def _pass_rates(self) -> list[dict[str, Any]]:
         counts = Counter(_bin(one.correct, one.scored) for one in self.prompts.values() if one.scored > 1)
         return [{"bin": name, "prompts": counts[place]} for place, name in enumerate(BINS)] if counts else []
 
 
-def share(prompts: Iterable[PromptTally], key: str) -> dict[str, Any]:
-    """Return the accuracy over the scored samples of `prompts`, and its bootstrap interval; `key` seeds the bootstrap."""
+def share(prompts: Iterable[PromptTally]) -> dict[str, Any]:
+    """Return the accuracy over the scored samples of `prompts`, and its bootstrap interval."""
     tally = Counter((one.correct, one.scored) for one in prompts if one.scored)
     clusters = [Cluster(correct, scored, groups) for (correct, scored), groups in tally.items()]
     scored, correct = (sum(getattr(one, name) * one.groups for one in clusters) for name in ("n", "correct"))
-    interval = bootstrap_interval(clusters, key=key)
+    interval = bootstrap_interval(clusters)
     return {
         "prompts": sum(one.groups for one in clusters),
         "scored": scored,

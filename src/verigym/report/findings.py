@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from verigym.envs.contract.schema import Status
 
@@ -34,14 +34,15 @@ def findings(inputs: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, A
         inputs: the inputs as the page gets them: `label`, `figures` and, of a run, `run`.
         pairs: their comparisons with the first input.
     """
-    found = [_of_run(one["label"], one["run"]) for one in inputs if "run" in one]
-    found += [_of_samples(one["label"], one["figures"]) for one in inputs if "run" not in one and one["figures"]["samples"]]
+    found = []
     for pair in pairs:
         first, other = inputs[pair["first"]]["label"], inputs[pair["other"]]["label"]
         if pair["twins"]:
             found.append(_of_graders(first, other, pair["twins"]))
         elif pair["prompts"]:
             found.append(_of_models(first, other, pair["prompts"]))
+    found += [_of_samples(one["label"], one["figures"]) for one in inputs if "run" not in one and one["figures"]["samples"]]
+    found += [_of_run(one["label"], one["run"]) for one in inputs if "run" in one]
     return found + _of_verdicts(inputs) + _of_warnings(inputs)
 
 
@@ -81,18 +82,26 @@ def _of_graders(first: str, other: str, twins: Mapping[str, Any]) -> Finding:
 
 def _of_models(first: str, other: str, prompts: Mapping[str, Any]) -> Finding:
     head = f"{other} against {first}, on the same {_count(prompts['prompts'], 'prompt')}: "
-    gain = _gain(prompts)
     by_source = "; ".join(f"{one['source']} {_gain(one)}" for one in prompts["sources"])
-    told = f"{gain}{f' ({by_source})' if by_source else ''}"
-    low, high = prompts["low"], prompts["high"]
-    if low is None:
+    told = f"{_gain(prompts)}{f' ({by_source})' if by_source else ''}"
+    if prompts["low"] is None:
         return Finding(Weight.PLAIN, f"{head}{told}; too few prompts for an interval.")
-    if low > 0:
-        return Finding(Weight.GOOD, f"{head}better by {told}.")
-    if high < 0:
-        return Finding(Weight.BAD, f"{head}worse by {told}.")
+    whole = _direction(prompts)
+    # A mixture may gain as a whole and lose in a part.
+    parts = [(one["source"], way) for one in prompts["sources"] if (way := _direction(one)) and way != whole]
+    but = f"{'; but ' if parts else ''}{', '.join(f'{way} on {source}' for source, way in parts)}"
+    worse = "worse" in (whole, *(way for _, way in parts))
+    if whole:
+        return Finding(Weight.BAD if worse else Weight.GOOD, f"{head}{whole} by {told}{but}.")
     unsure = "no difference can be told, for the interval has 0 in it"
-    return Finding(Weight.PLAIN, f"{head}{unsure}: {told}. More prompts narrow it.")
+    return Finding(Weight.BAD if worse else Weight.PLAIN, f"{head}{unsure}: {told}{but}. More prompts narrow it.")
+
+
+def _direction(of: Mapping[str, Any]) -> Literal["better", "worse"] | None:
+    """Return where the interval of a difference lies; None if it has 0 in it or there is none."""
+    if of["low"] is None or of["low"] <= 0 <= of["high"]:
+        return None
+    return "better" if of["low"] > 0 else "worse"
 
 
 def _gain(of: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from verigym.trainer.dry_run.formulas import memory
 from verigym.trainer.dry_run.measure import SavedBytes
 from verigym.trainer.learner.learner import Learner
 from verigym.trainer.loop import Run
+from verigym.trainer.models.kv_cache import call_with_cache
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.tasks.mixture import build_source
 
@@ -185,7 +186,7 @@ def test_the_outline_is_that_of_the_model(model_folder: Path, tiny_model: Any) -
     assert shape.layers == settings.num_hidden_layers
     assert (shape.kv_heads, shape.head_size) == (settings.num_key_value_heads, settings.head_dim)
     with torch.no_grad():
-        cache = tiny_model(input_ids=torch.tensor([[1, 2, 3]]), use_cache=True).past_key_values
+        _, cache = call_with_cache(tiny_model, input_ids=torch.tensor([[1, 2, 3]]))
     measured = sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values)) / 3
     assert measured == shape.layers * 2 * shape.kv_heads * shape.head_size * 4
 

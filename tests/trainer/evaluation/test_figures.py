@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import combinations
+from random import Random
 from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from verigym.report.comparison import compare_prompts
+from verigym.report.figures import PromptTally, share
 from verigym.trainer.evaluation.figures import (
     ScoredSamples,
     avg,
@@ -80,6 +83,25 @@ def test_the_interval_holds_the_mean_and_is_the_same_each_time() -> None:
     assert narrow is not None and narrow.high - narrow.low < (interval.high - interval.low) / 2
     # Of 8 independent values the standard error is about 0.16; a 95 % interval is about four of them wide.
     assert 0.4 < interval.high - interval.low < 0.75
+
+
+def test_the_report_of_an_evaluation_shows_the_same_intervals() -> None:
+    random = Random(7)
+    first, other = ({f"p{n}": PromptTally("a", "", 4, random.randint(0, 4)) for n in range(50)} for _ in range(2))
+    mean, interval = mean_interval([one.correct / 4 for one in first.values()])
+    shown = share(first.values())
+    assert (shown["accuracy"], shown["low"], shown["high"]) == pytest.approx((mean, *(interval or ())))
+    mean, interval = mean_interval([other[key].correct / 4 - first[key].correct / 4 for key in first])
+    compared = compare_prompts(first, other) or {}
+    assert (compared["gain"], compared["low"], compared["high"]) == pytest.approx((mean, *(interval or ())))
+
+
+def test_many_different_values_have_an_interval_as_wide() -> None:
+    few = [round(random, 1) for random in (Random(n).random() for n in range(400))]
+    many = [value + n * 1e-9 for n, value in enumerate(few)]
+    (_, one), (_, other) = mean_interval(few), mean_interval(many)
+    assert one is not None and other is not None
+    assert one.high - one.low == pytest.approx(other.high - other.low, rel=0.1)
 
 
 def test_powers() -> None:

@@ -144,19 +144,14 @@ def test_bf16_is_near(exact_llama: Any) -> None:
     assert relative(alone, full) < 0.05
 
 
-def test_a_prompt_is_run_once_and_tokens_stay_within_the_budget(exact_llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_is_run_once_and_tokens_stay_within_the_budget(exact_llama: Any) -> None:
     seen: list[torch.Size] = []
-    real = prefix_module.decoder(exact_llama)
 
-    def decoder(model: Any) -> Any:
-        def run(**inputs: Any) -> Any:
-            seen.append(inputs["input_ids"].shape)
-            return real(**inputs)
-
-        return run
+    def note(module: Any, args: Any, inputs: Any) -> None:
+        seen.append(inputs["input_ids"].shape)
 
     assert shareable(exact_llama)
-    monkeypatch.setattr(prefix_module, "decoder", decoder)
+    hook = prefix_module.decoder(exact_llama).register_forward_pre_hook(note, with_kwargs=True)
     batch = rows("once", [(16, [4, 5, 6, 6]), (16, [1, 1, 9, 9])])
     prompts, completions = [row.prompt_ids for row in batch], [row.token_ids for row in batch]
     parts = []
@@ -165,6 +160,7 @@ def test_a_prompt_is_run_once_and_tokens_stay_within_the_budget(exact_llama: Any
     ):
         parts += numbers
         run(None).logp_BT.sum().backward()  # type: ignore[no-untyped-call]
+    hook.remove()
     assert sorted(parts) == list(range(8))
     assert seen.count(torch.Size([1, 16])) == 2, "each prompt once: two at a time would be half of the budget"
     others = [shape for shape in seen if shape != torch.Size([1, 16])]

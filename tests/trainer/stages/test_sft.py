@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+import math
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from verigym.trainer.stages import step_run as run_module
 from verigym.trainer.stages.config import SftConfig
 from verigym.trainer.stages.examples import Pair, read_examples, to_pairs
 from verigym.trainer.stages.scratch import ScratchConfig
-from verigym.trainer.stages.sft import Batches, mean_nll, nll_gradient, sft
+from verigym.trainer.stages.sft import Batches, held_out_metrics, nll_gradient, sft
 
 PAIRS = [Pair((5, 6, 7), (20, 21, 1)), Pair((8,), (22, 23, 24, 25, 1)), Pair((9, 10), (1,)), Pair((5, 6, 7), (30, 31))]
 Fields = Callable[..., dict[str, Any]]
@@ -42,25 +43,29 @@ def gradients(model: Any) -> torch.Tensor:
 @pytest.mark.parametrize(("budget", "capacity"), [(8192, None), (8192, 100), (12, 12), (1, 1)])
 def test_the_gradient_is_the_naive_one_however_it_is_packed(tiny_model: Any, budget: int, capacity: int | None) -> None:
     naive, packed = copy.deepcopy(tiny_model), copy.deepcopy(tiny_model)
-    total, expected = 0, torch.zeros(())
+    total, expected, probability = 0, torch.zeros(()), 0.0
     for pair in PAIRS:
         ids = torch.tensor([[*pair.prompt_ids, *pair.token_ids]])
         logp = naive(input_ids=ids).logits[0].log_softmax(-1)
+        before = expected
         for place in range(len(pair.prompt_ids), ids.shape[1]):
             expected = expected - logp[place - 1, ids[0, place]]
             total += 1
+        probability += math.exp(float((before - expected).detach()))
     (expected / total).backward()
     loss = nll_gradient(packed, PAIRS, ForwardOptions(pad_id=0, token_budget=budget), capacity)
     assert loss == pytest.approx(float(expected.detach()) / total, rel=1e-5)
     torch.testing.assert_close(gradients(packed), gradients(naive), rtol=1e-3, atol=1e-6)
     with torch.no_grad():
-        assert mean_nll(packed, PAIRS, ForwardOptions(pad_id=0), capacity) == pytest.approx(loss, rel=1e-5)
+        found = held_out_metrics(packed, PAIRS, ForwardOptions(pad_id=0), capacity)
+    assert found == {"loss": pytest.approx(loss, rel=1e-5), "probability": pytest.approx(probability / len(PAIRS), rel=1e-4)}
 
 
 def test_prompts_are_in_no_loss(tiny_model: Any) -> None:
     alone = row_logprobs(tiny_model, [PAIRS[0].prompt_ids], [PAIRS[0].token_ids], ForwardOptions(pad_id=0)).logp_BT
     with torch.no_grad():
-        assert mean_nll(tiny_model, PAIRS[:1], ForwardOptions(pad_id=0)) == pytest.approx(-float(alone.mean()), rel=1e-5)
+        found = held_out_metrics(tiny_model, PAIRS[:1], ForwardOptions(pad_id=0))
+    assert found["loss"] == pytest.approx(-float(alone.detach().mean()), rel=1e-5)
 
 
 def test_batches_go_over_all_examples_once_an_epoch_in_an_order_of_its_own() -> None:
@@ -166,6 +171,44 @@ def test_stopped_anywhere_it_ends_with_the_same_weights(
     assert metrics[0] == metrics[1]
 
 
+@pytest.mark.parametrize("stopped_after", [None, 1, 4])
+def test_it_ends_when_held_out_completions_are_likely_enough(
+    tmp_path: Path, fit_fields: Fields, stopped_after: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is stopped at the very step, before its evaluation."""
+    data = written(tmp_path / "data.jsonl", 12)
+    fields = {"data": [str(data)], "batch_size": 4, "steps": 9, "eval_every": 2, "held_out_share": 0.3, "schedule": "constant"}
+    sft(SftConfig(**fit_fields(tmp_path / "whole", **fields)))
+    looks = {row["step"]: row["probability"] for row in read_rows(tmp_path / "whole/metrics.jsonl") if row["kind"] == "eval"}
+    assert looks[0] < looks[2] < looks[4] < looks[6]
+
+    real = run_module.StepRun._step
+
+    def step(self: Any, number: int, *more: Any) -> dict[str, float]:
+        if number + 1 == stopped_after and not self.resumed:
+            signal.raise_signal(signal.SIGINT)
+        return real(self, number, *more)
+
+    monkeypatch.setattr(run_module.StepRun, "_step", step)
+    target = (looks[2] + looks[4]) / 2
+    config = SftConfig(**fit_fields(tmp_path / "out", **fields, target_probability=target))
+    if stopped_after is not None:
+        with pytest.raises(Interrupted):
+            sft(config)
+    for _ in range(2):  # the second call trains nothing
+        final = sft(config)
+        rows = read_rows(tmp_path / "out/metrics.jsonl")
+        assert [row["step"] for row in rows if row["kind"] == "train"] == [1, 2, 3, 4]
+        assert [row["step"] for row in rows if row["kind"] == "eval"] == [0, 2, 4]
+        assert (final / "model.safetensors").exists()
+
+
+def test_a_target_without_held_out_examples_is_refused(tmp_path: Path, fit_fields: Fields) -> None:
+    data = written(tmp_path / "data.jsonl", 4)
+    with pytest.raises(UsageError, match="no example is held out"):
+        sft(SftConfig(**fit_fields(tmp_path / "a", data=[str(data)], held_out_share=0, target_probability=0.5)))
+
+
 def test_other_examples_do_not_go_on_from_these(tmp_path: Path, fit_fields: Fields) -> None:
     data = written(tmp_path / "data.jsonl", 8)
     config = SftConfig(**fit_fields(tmp_path / "out", data=[str(data)], steps=2, batch_size=4, eval_every=0))
@@ -193,6 +236,7 @@ def test_demonstrations_are_a_cold_start_whose_held_out_tasks_are_others(tmp_pat
     [
         ({}, "nothing to learn from"),
         ({"demonstrations": [{"dataset": "gsm8k"}]}, "written by an environment"),
+        ({"data": ["x"], "eval_every": 0, "target_probability": 0.5}, "target_probability.*eval_every above 0"),
         ({"data": ["x"], "adam_betas": [1.0, 0.9]}, "adam_betas"),
         ({"data": ["x"], "lora_base": "bf16", "lora_rank": 4}, "set dtype to bf16"),
     ],

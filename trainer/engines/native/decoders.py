@@ -22,6 +22,7 @@ from verigym.trainer.engines.native.prefix_cache import PrefixCache
 from verigym.trainer.engines.native.static_cache import StaticCache
 from verigym.trainer.engines.native.turn_cache import RowStates, go_on
 from verigym.trainer.logprobs.forward import decoder, evaluating
+from verigym.trainer.models.kv_cache import call_with_cache
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -111,9 +112,9 @@ class _LlamaDecoder:
         """Run prompts, padded on the right, and return the last hidden state of each, by the prompt's number."""
         longest, device = max(map(len, prompts.values())), self.cache.device
         ids_PS = torch.tensor([[*ids, *[self.pad_id] * (longest - len(ids))] for ids in prompts.values()], device=device)
-        out = decoder(self.model)(input_ids=ids_PS, past_key_values=DynamicCache(), use_cache=True)
+        out, cache = call_with_cache(decoder(self.model), DynamicCache(), input_ids=ids_PS)
         if keep:
-            states = [(layer.keys, layer.values) for layer in out.past_key_values.layers]
+            states = [(layer.keys, layer.values) for layer in cache.layers]
             self.cache.add_prompts(list(prompts), states, [len(ids) for ids in prompts.values()])
         return {number: out.last_hidden_state[p, len(ids) - 1] for p, (number, ids) in enumerate(prompts.items())}
 
@@ -234,14 +235,13 @@ class PlainDecoder:
         mask_PS = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts.values()], device=device)
         places = {number: place for place, number in enumerate(prompts)}
         owner_B = torch.tensor([places[number] for number, _ in rows], device=device)
-        out = self.model(
+        out, self.cache = call_with_cache(
+            self.model,
             input_ids=ids_PS,
             attention_mask=mask_PS,
             position_ids=(mask_PS.cumsum(1) - 1).clamp(min=0),
-            use_cache=True,
             logits_to_keep=1,
         )
-        self.cache = out.past_key_values
         if not torch.equal(owner_B, torch.arange(len(prompts), device=device)):
             self.cache.batch_select_indices(owner_B)
         if self.max_new_tokens >= LONG:
@@ -255,15 +255,14 @@ class PlainDecoder:
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
         """See `Decoder`."""
         self.mask_BL = torch.cat([self.mask_BL, self.mask_BL.new_ones(len(token_B), 1)], dim=1)
-        out = self.model(
+        out, self.cache = call_with_cache(
+            self.model,
+            self.cache,
             input_ids=token_B[:, None],
             attention_mask=self.mask_BL,
             position_ids=self.position_B[:, None],
-            past_key_values=self.cache,
-            use_cache=True,
             logits_to_keep=1,
         )
-        self.cache = out.past_key_values
         self.position_B = self.position_B + 1
         logits: torch.Tensor = out.logits[:, -1]
         return logits

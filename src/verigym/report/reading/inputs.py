@@ -99,9 +99,10 @@ def _in_folder(folder: Path) -> list[Input]:
     ]
     if not below:
         raise UsageError(f"{folder} holds neither metrics.jsonl nor samples; expected {WANTED}")
-    earlier = [path.name for path in sorted(folder.iterdir()) if current and path.name not in current and _below(path)]
+    earlier = [path for path in sorted(folder.iterdir()) if current and path.name not in current and _below(path)]
     if earlier:
-        below[0].notes.append(f"left out: {', '.join(earlier)}, of stages that have since been run with other settings")
+        folders = "1 older folder" if len(earlier) == 1 else f"{len(earlier)} older folders"
+        below[0].notes.append(f"{folders} of stages that were run again with other settings: left out")
     _name_stages(below)
     return below
 
