@@ -56,6 +56,18 @@ def test_a_page_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert index["surprise"] == pytest.approx((0.0, *[0.5] * 6))  # beside the mean reward of sums at that step
 
 
+@pytest.mark.parametrize("argument", ["whole", "mine=whole"])
+def test_the_page_of_a_folder_of_runs_is_in_that_folder(
+    argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two"):
+        make_run(tmp_path / "whole" / name)
+    assert main(["report", argument]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("report: whole/report.html")
+    assert [one["label"] for one in head(tmp_path / "whole/report.html")["inputs"]][0].endswith("one")
+
+
 def test_the_page_allows_its_own_script_and_style_and_loads_nothing(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "mine")
     main(["report", str(folder)])

@@ -77,7 +77,8 @@ def test_a_difference_is_taken_for_one_where_its_interval_leaves_out_0(changed: 
     forth = {"first": 0, "other": 1, "twins": None, "prompts": compare_prompts(of_first, of_other)}
     (found,) = [one for one in findings([first, other], [forth]) if "against" in one.text]
     assert found.weight is weight and found.text.startswith(f"new against old, on the same 16 prompts: {told}")
-    assert "(a +" in found.text and "; b +" in found.text
+    level = "100.0%" if changed == "correct" else "0.0%"
+    assert f"(a 0.0% \u2192 {level}, +" in found.text and f"; b 0.0% \u2192 {level}, +" in found.text
     if changed == "correct":
         back = {"first": 0, "other": 1, "twins": None, "prompts": compare_prompts(of_other, of_first)}
         (found,) = [one for one in findings([other, first], [back]) if "against" in one.text]

@@ -31,10 +31,10 @@ from verigym.trainer.stages.examples import Pair
 from verigym.trainer.stages.packing import hidden_packed, packable, packed_rows
 from verigym.trainer.stages.sft import (
     Batches,
-    enough,
     examples_digest,
     gather_examples,
     held_out_metrics,
+    target_of,
     tokenized,
     total_steps,
 )
@@ -73,7 +73,7 @@ def distill_logits(config: LogitConfig) -> Path:
             kl = kl_gradient(run.model, teacher, test, run.how, config.pack_tokens, backward=False, **how)
             return {**held_out_metrics(run.model, test, run.how, config.pack_tokens), "kl": kl}
 
-        return run.run(total_steps(config, len(train)), gradient, evaluate if test else None, enough(config, test))
+        return run.run(total_steps(config, len(train)), gradient, evaluate if test else None, target_of(config, test))
 
 
 def load_teacher(name: str, run: PolicyRun) -> Any:

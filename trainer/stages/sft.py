@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -19,7 +19,7 @@ from verigym.trainer.rng import keyed_int, keyed_random
 from verigym.trainer.stages.config import ExampleFields, SftConfig
 from verigym.trainer.stages.examples import Example, Pair, demonstrations, read_examples, to_pairs
 from verigym.trainer.stages.packing import packed_passes
-from verigym.trainer.stages.step_run import PolicyRun, prepare_stage
+from verigym.trainer.stages.step_run import PolicyRun, Target, prepare_stage
 from verigym.trainer.tasks.too_long import refuse_many
 
 logger = logging.getLogger("verigym.trainer")
@@ -52,7 +52,7 @@ def sft(config: SftConfig) -> Path:
         def evaluate() -> dict[str, float]:
             return held_out_metrics(run.model, test, run.how, config.pack_tokens)
 
-        return run.run(total_steps(config, len(train)), gradient, evaluate if test else None, enough(config, test))
+        return run.run(total_steps(config, len(train)), gradient, evaluate if test else None, target_of(config, test))
 
 
 def gather_examples(config: ExampleFields) -> tuple[list[Example], list[Example]]:
@@ -109,16 +109,17 @@ def total_steps(config: ExampleFields, examples: int) -> int:
     return config.steps or max(1, math.ceil(config.epochs * examples / config.batch_size))
 
 
-def enough(config: ExampleFields, held_out: Sequence[Pair]) -> Callable[[Mapping[str, float]], bool]:
-    """Return the rule by which an evaluation ends the stage: `target_probability` of `held_out_metrics`.
+def target_of(config: ExampleFields, held_out: Sequence[Pair]) -> Target | None:
+    """Return the target of `held_out_metrics` that `config` sets.
 
     Raises:
         UsageError: there are no held-out examples to measure it on.
     """
-    target = config.target_probability
-    if target is not None and not held_out:
+    if config.target_probability is None:
+        return None
+    if not held_out:
         raise UsageError("target_probability: no example is held out to measure it on; raise held_out_share, or leave it out")
-    return lambda metrics: target is not None and metrics.get("probability", 0.0) >= target
+    return Target("probability", config.target_probability)
 
 
 class Batches(Generic[T]):

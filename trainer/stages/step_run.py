@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -30,6 +31,18 @@ from verigym.trainer.monitoring.trackers import require_trackers
 from verigym.trainer.stages.config import FitFields, StepFields
 
 logger = logging.getLogger("verigym.trainer")
+
+
+class Target(NamedTuple):
+    """The least value of a metric of held-out examples at which a stage has done its work."""
+
+    metric: str
+    least: float
+
+
+def reached(target: Target | None, metrics: Mapping[str, Any]) -> bool:
+    """Return True if `metrics`, those of an evaluation or none, reach `target`."""
+    return target is not None and metrics.get(target.metric, -math.inf) >= target.least
 
 
 def prepare_stage(config: StepFields) -> None:
@@ -96,15 +109,15 @@ class StepRun(ABC):
         steps: int,
         gradient: Callable[[int], dict[str, float]],
         evaluate: Callable[[], dict[str, float]] | None = None,
-        enough: Callable[[Mapping[str, Any]], bool] = lambda metrics: False,
+        target: Target | None = None,
     ) -> Path:
-        """Train to the last step, or until an evaluation is good enough, and return the final model's folder.
+        """Train to the last step, or until an evaluation reaches the target, and return the final model's folder.
 
         Args:
             steps: number of all steps.
             gradient: adds the gradient of a step, counted from 0, to the parameters and returns the step's metrics.
             evaluate: returns the metrics of held-out examples; None if there are none.
-            enough: says whether training ends with the evaluation of these metrics.
+            target: ends training at the first evaluation that reaches it.
 
         Raises:
             UsageError: more than `steps` steps have been done already.
@@ -122,8 +135,8 @@ class StepRun(ABC):
                 going = f"; resuming from step {self.done}" if self.done else ""
                 progress.say(f"{self.title} of {config.model} ({numbers} parameters) on {self.device}: {steps} steps{going}")
                 evaluated = {row["step"]: row for row in log.history() if row["kind"] == "eval"}
-                metrics = evaluated.get(self.done) or self._evaluate_if_due(evaluate, log, steps, progress)
-                while self.done < steps and not enough(metrics):
+                metrics = evaluated.get(self.done) or self._evaluate_if_due(evaluate, log, steps, progress, target)
+                while self.done < steps and not reached(target, metrics):
                     start = time.perf_counter()
                     of_step = self._step(self.done, steps, gradient)
                     self.done += 1
@@ -131,15 +144,15 @@ class StepRun(ABC):
                     log.metrics(self.done, "train", of_step)
                     progress.step(self.done, of_step)
                     # An evaluation that is due when the run stops is made when it resumes.
-                    metrics = {} if stop.requested else self._evaluate_if_due(evaluate, log, steps, progress)
-                    last = self.done == steps or enough(metrics)
+                    metrics = {} if stop.requested else self._evaluate_if_due(evaluate, log, steps, progress, target)
+                    last = self.done == steps or reached(target, metrics)
                     by_step = stop.requested or last or self.done % config.checkpoint_every == 0
                     if by_step or self.timer.due:
                         self._save(by_time=not by_step)
                     if stop.requested:
                         raise stop.interrupted(f"{self.title}: stopped after step {self.done} of {steps}")
                 if self.done < steps:
-                    progress.say(f"{self.title}: good enough after step {self.done}; at most {steps} were allowed")
+                    progress.say(f"{self.title}: the target is reached after step {self.done} of at most {steps}")
             finally:
                 log.close()
         final = config.output / "final"
@@ -156,7 +169,12 @@ class StepRun(ABC):
         return {"learning_rate": rate, "grad_norm": norm, **metrics}
 
     def _evaluate_if_due(
-        self, evaluate: Callable[[], dict[str, float]] | None, log: RunLog, steps: int, progress: Progress
+        self,
+        evaluate: Callable[[], dict[str, float]] | None,
+        log: RunLog,
+        steps: int,
+        progress: Progress,
+        target: Target | None,
     ) -> dict[str, float]:
         """Return the metrics of the held-out examples; none where no evaluation is due."""
         every = self.config.eval_every
@@ -166,7 +184,8 @@ class StepRun(ABC):
         with torch.no_grad():
             metrics = evaluate()
         log.metrics(self.done, "eval", metrics)
-        shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+        least = {target.metric: f" of {target.least:g}"} if target else {}
+        shown = "  ".join(f"{name} {value:.4f}{least.get(name, '')}" for name, value in metrics.items())
         progress.say(f"{self.title} step {self.done}/{steps}: held-out {shown}")
         return metrics
 

@@ -20,7 +20,7 @@ INPUTS = (
 def report(
     inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help=INPUTS)],
     out: Annotated[
-        Path | None, typer.Option(help="The page. By default report.html in the first folder, or SCORES.report.html.")
+        Path | None, typer.Option(help="The page. By default FOLDER/report.html, or SCORES.report.html, of the first input.")
     ] = None,
     title: Annotated[str, typer.Option(help="Heading of the page; by default the inputs' names.")] = "",
     difficulty: Annotated[
@@ -35,12 +35,12 @@ def report(
 ) -> Result:
     """Write a web page of curves, verdicts and samples, which can be read without a server or a network."""
     from verigym.report.build import ReportOptions, build_report
-    from verigym.report.reading.inputs import find_inputs
+    from verigym.report.reading.inputs import find_inputs, named_path
     from verigym.terminal import complain, printable
 
     found = find_inputs(inputs)
     options = ReportOptions(title, max_samples, max_chars, difficulty, graded)
-    built = build_report(found, out or _default_out(found[0].path), options)
+    built = build_report(found, out or _default_out(named_path(inputs[0])[1]), options)
     for note in built.notes:
         complain(note, "note")
     for finding in built.findings:

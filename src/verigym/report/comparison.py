@@ -75,26 +75,33 @@ class Twins:
 def compare_prompts(first: Mapping[str, PromptTally], other: Mapping[str, PromptTally]) -> dict[str, Any] | None:
     """Return the difference of accuracy, `other` minus `first`, over the prompts that both inputs have scored.
 
-    The difference is paired by prompt, and its interval comes from a bootstrap over prompts. Return None if no prompt was
-    scored in both. `sources` has the same of each source, if there are several.
+    The difference is paired by prompt, and its interval comes from a bootstrap over prompts. `before` and `after` are the
+    accuracies of `first` and `other`. Return None if no prompt was scored in both. `sources` has the same of each source, if
+    there are several.
     """
     common = [key for key in first if key in other and first[key].scored and other[key].scored]
     if not common:
         return None
-    gains = {key: other[key].correct / other[key].scored - first[key].correct / first[key].scored for key in common}
-    by_source: dict[str, list[float]] = {}
-    for key in common:
-        by_source.setdefault(other[key].source, []).append(gains[key])
+    shares = [
+        (other[key].source, first[key].correct / first[key].scored, other[key].correct / other[key].scored) for key in common
+    ]
+    by_source: dict[str, list[tuple[float, float]]] = {}
+    for source, before, after in shares:
+        by_source.setdefault(source, []).append((before, after))
     several = sorted(by_source.items()) if len(by_source) > 1 else []
-    return _gain(list(gains.values())) | {"sources": [{"source": name, **_gain(some)} for name, some in several]}
+    whole = _gain([(before, after) for _, before, after in shares])
+    return whole | {"sources": [{"source": name, **_gain(some)} for name, some in several]}
 
 
-def _gain(gains: Sequence[float]) -> dict[str, Any]:
+def _gain(shares: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    gains = [after - before for before, after in shares]
     interval = bootstrap_interval(Cluster(gain, 1, prompts) for gain, prompts in Counter(gains).items())
     return {
         "prompts": len(gains),
         "better": sum(gain > 0 for gain in gains),
         "worse": sum(gain < 0 for gain in gains),
+        "before": fmean(before for before, _ in shares),
+        "after": fmean(after for _, after in shares),
         "gain": fmean(gains),
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,

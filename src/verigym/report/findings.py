@@ -82,7 +82,9 @@ def _of_graders(first: str, other: str, twins: Mapping[str, Any]) -> Finding:
 
 def _of_models(first: str, other: str, prompts: Mapping[str, Any]) -> Finding:
     head = f"{other} against {first}, on the same {_count(prompts['prompts'], 'prompt')}: "
-    by_source = "; ".join(f"{one['source']} {_gain(one)}" for one in prompts["sources"])
+    by_source = "; ".join(
+        f"{one['source']} {one['before']:.1%} \u2192 {one['after']:.1%}, {_gain(one)}" for one in prompts["sources"]
+    )
     told = f"{_gain(prompts)}{f' ({by_source})' if by_source else ''}"
     if prompts["low"] is None:
         return Finding(Weight.PLAIN, f"{head}{told}; too few prompts for an interval.")

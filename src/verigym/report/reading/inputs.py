@@ -48,11 +48,9 @@ def find_inputs(given: Sequence[str]) -> list[Input]:
     """
     found: list[Input] = []
     for argument in given:
-        label, equals, rest = argument.partition("=")
-        named = bool(equals) and not Path(argument).exists()
-        path = Path(rest if named else argument)
+        label, path = named_path(argument)
         inputs = _inputs(path)
-        if named:
+        if label is not None:
             for one in inputs:
                 one.label = label if len(inputs) == 1 else f"{label}/{one.label}"
         found += inputs
@@ -60,6 +58,12 @@ def find_inputs(given: Sequence[str]) -> list[Input]:
         raise UsageError(f"{len(found)} inputs; a report shows at most {MOST_INPUTS}")
     _tell_apart(found)
     return found
+
+
+def named_path(argument: str) -> tuple[str | None, Path]:
+    """Return the name, if there is one, and the path of an argument `PATH` or `NAME=PATH`."""
+    label, equals, rest = argument.partition("=")
+    return (label, Path(rest)) if equals and not Path(argument).exists() else (None, Path(argument))
 
 
 def _inputs(path: Path) -> list[Input]:
