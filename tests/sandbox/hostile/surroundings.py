@@ -17,19 +17,7 @@ from tests.sandbox.traces import waiting
 
 PORT = 45871
 SECRET = "s3cr3t-canary"
-_OF_OTHERS = ("verigym-run-", "verigym-podman-", "verigym-canary-")  # workers without mounts, and tests beside this one
-_MARKS = (
-    "verigym",
-    "vg_",
-    "PWNED",
-    "evil",
-    "fill",
-    "node",
-    "x",
-    "y",
-    "-rf",
-    "$(",
-)  # how the cases and the library name what they make
+_MARKS = ("verigym_", "vg_", "PWNED", "acct", "evil", "fill", "node", "x", "y", "-rf", "$(")  # how the cases name what they make
 _OTHERS = ("/containers", "overlay", "/netns", "podman", "storage")  # mounts and sockets of containers beside this test
 
 
@@ -99,15 +87,15 @@ class Host:
 
 
 def _names() -> Iterator[str]:
-    """Yield the files that matter: others use /tmp too, so there only those that look like ours or are another user's."""
+    """Yield the files that matter: others use /tmp too, so there only what the cases may have named or a run's user owns."""
     for folder in ("/", "/etc", "/run", os.getcwd()):
         with contextlib.suppress(OSError):
             yield from (f"{folder}/{name}" for name in os.listdir(folder) if not name.startswith("."))
     for folder in ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"):
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             with contextlib.suppress(OSError):  # gone meanwhile
-                ours = name.startswith(_MARKS) and not name.startswith(_OF_OTHERS)
-                if ours or os.lstat(f"{folder}/{name}").st_uid >= 1 << 30:
+                owner = os.lstat(f"{folder}/{name}").st_uid
+                if owner >= 1 << 30 or (owner == os.geteuid() and name.startswith(_MARKS)):
                     yield f"{folder}/{name}"
 
 

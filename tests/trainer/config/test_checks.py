@@ -63,6 +63,7 @@ VALUES: dict[str, Any] = {
     "whiten_advantages": False,
     "demonstration_count": 3,
     "held_out_share": 0.5,
+    "target_probability": 0.5,
     "epochs": 3,
     "ngram": 3,
     "train_data_dirs": {"gsm8k": "d"},
@@ -75,6 +76,7 @@ WITH: dict[str, dict[str, Any]] = {
     "eval_samples": {"eval_every": 0, "eval_temperature": 1.0},
     "eval_temperature": {"eval_every": 0},
     "epochs": {"steps": 3},
+    "target_probability": {"eval_every": 0},
 }
 """What the others say, where their defaults would leave the field an effect."""
 
