@@ -31,7 +31,7 @@ from verigym.trainer.engines.build import build_engine
 from verigym.trainer.engines.snapshot import Snapshot
 from verigym.trainer.learner.learner import Learner
 from verigym.trainer.models.loading import positions_of
-from verigym.trainer.monitoring.console import UnscoredReasons, opening
+from verigym.trainer.monitoring.console import GradingFailures, opening
 from verigym.trainer.monitoring.grader_bugs import Causes, GraderBugs, refuse_silent
 from verigym.trainer.monitoring.logs import RunLog, open_log, score_metrics
 from verigym.trainer.monitoring.progress import BEFORE, Progress, StopRequest
@@ -156,7 +156,7 @@ class Run:
         log = open_log(config, self.done if self.resumed else None, world)
         watch, first, evaluated = world.first(lambda: read_past(config, log.history()))
         stop.begin()
-        unscored = UnscoredReasons()
+        failures = GradingFailures()
         with Progress(config.steps, self.done, not world.main) as progress:
             try:
                 device = str(self.learner.device)
@@ -189,7 +189,7 @@ class Run:
                     first = first or row["completion_tokens"]
                     log.samples(self.done, "train", batch.groups, config.samples_per_step, rows)
                     progress.step(self.done, metrics, metrics["completions"])
-                    unscored.add(batch.sampled)
+                    failures.add(batch.sampled)
                     self._record_causes(log, batch.sampled)
                     alarms = [self.causes.named(with_texts(alarm, batch.sampled)) for alarm in watch.update(row)]
                     report_alarms(alarms, logger.warning, log.event)
@@ -200,7 +200,7 @@ class Run:
                     if by_step or world.any(world.main and self.timer.due):
                         with self.clock("checkpoint"):
                             self._save(log, by_time=not by_step)
-                for line in unscored.closing(log.history()):
+                for line in failures.closing(log.history()):
                     progress.say(line)
             finally:
                 self.ahead.abandon()

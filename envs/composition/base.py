@@ -298,7 +298,7 @@ class Composition(ABC):
             raise UsageError(f"{self.name!r} was given a prompt made for {prompt.environment!r}")
         start = time.perf_counter()
         try:
-            score = Score.of_episode(candidate, self.reward_range[0]) or self.combine(prompt, candidate)
+            score = Score.of_episode(candidate, self.reward_range[0], hardened=self.hardened) or self.combine(prompt, candidate)
         except EnvironmentFailure as failure:
             score = failure.score()
         return score.model_copy(update={"grader": self.grader, "seconds": time.perf_counter() - start})

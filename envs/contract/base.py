@@ -297,7 +297,7 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         reference = self.reference(prompt)
         candidate = Completion.of(completion)
         start = time.perf_counter()
-        if (unjudged := Score.of_episode(candidate, self.reward_range[0])) is not None:
+        if (unjudged := Score.of_episode(candidate, self.reward_range[0], hardened=self.hardened)) is not None:
             return _stamped(unjudged, self.grader, 0.0)
 
         def judge(candidate: Completion) -> Score:

@@ -263,7 +263,10 @@ class StepScore(_Frozen):
 
 
 class Raised(_Frozen):
-    """An exception that `judge` raised. It shows a bug in the environment, even if the completion is blamed for it."""
+    """An exception that `judge` raised, or the way it ended its process.
+
+    It shows a bug in the environment, even if the completion is blamed for it.
+    """
 
     error: str
     """Type and message."""
@@ -299,8 +302,8 @@ class Score(_Frozen):
     steps: tuple[StepScore, ...] | None = None
     error: ScoreError | None = None
     raised: Raised | None = Field(default=None, exclude_if=lambda raised: raised is None)
-    """The exception that `judge` raised, or None. The status says who is to blame: the completion if it is LIMIT, the
-    environment if it is ERROR."""
+    """The exception that `judge` raised, or how it ended its process; None if neither, or if the environment is `hardened`.
+    The status says who is to blame: the completion if it is LIMIT, the environment if it is ERROR."""
     grader: str = ""
     seconds: float = 0.0
 
@@ -377,14 +380,16 @@ class Score(_Frozen):
         return cls(reward=None, status=Status.ERROR, reason=error.message, error=error)
 
     @classmethod
-    def of_episode(cls, completion: Completion, floor: float) -> Score | None:
+    def of_episode(cls, completion: Completion, floor: float, *, hardened: bool) -> Score | None:
         """Return the score of an episode that cannot be judged, or None if `completion` can be judged.
 
         If the environment failed during the episode, the score is an ERROR. If a turn of the model crashed its session, the
-        reward is `floor`.
+        reward is `floor`, and `raised` is set unless the environment is `hardened`.
         """
         if completion.failure is not None:
             return cls.of_failure(completion.failure)
         if completion.finish_reason == "limit":
-            return cls.limit(reward=floor, reason=str((completion.outcome or {}).get("limit", "a turn ended its session")))
+            why = str((completion.outcome or {}).get("limit", "a turn ended its session"))
+            raised = None if hardened else Raised(error=f"SessionLimit: {why}", place="a turn of the episode")
+            return cls.limit(reward=floor, reason=why).model_copy(update={"raised": raised})
         return None

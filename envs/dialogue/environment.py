@@ -194,7 +194,7 @@ class DialogueEnvironment:
             UsageError: the prompt was made by another environment.
         """
         inner, candidate = self._judged(prompt), Completion.of(completion)
-        score = Score.of_episode(candidate, self.reward_range[0])
+        score = Score.of_episode(candidate, self.reward_range[0], hardened=self.hardened)
         if score is None:
             if self.options.judged == "conversation":
                 candidate = Completion(text=as_text(prompt, candidate), finish_reason=candidate.finish_reason)

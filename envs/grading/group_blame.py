@@ -70,5 +70,6 @@ def judged_together(ask: Ask, completions: Sequence[Member], floor: float) -> li
 
 
 def _failed(refused: Refused, why: str, count: int) -> list[Score]:
-    score = Score.failed(refused.kind, f"no verdict on the group: {why}", retryable=refused.kind != "internal")
-    return [score.model_copy(update={"raised": refused.raised})] * count
+    internal = refused.kind == "internal"
+    score = Score.failed(refused.kind, f"no verdict on the group: {why}", retryable=not internal)
+    return [score.model_copy(update={"raised": refused.raised if internal else None})] * count

@@ -44,13 +44,16 @@ class Health:
         self._silent = 0
         """Completions without a reward since the last that got one."""
         self._why = ""
+        self.judge_exceptions = 0
+        """Completions on which the judge raised, with a reward or without."""
         self._raised: deque[bool] = deque(maxlen=LAST)
         self._unread: int | None = 0
         """Number of rewarded completions, as long as all have the status NO_ANSWER; None after the first with an answer."""
         self._said = False
 
     def __repr__(self) -> str:
-        return f"<{self.name}: {self.rewarded} rewarded, {self.unscored} unscored, {self.unusable} unusable>"
+        raised = f", judge raised on {self.judge_exceptions}" if self.judge_exceptions else ""
+        return f"<{self.name}: {self.rewarded} rewarded, {self.unscored} unscored, {self.unusable} unusable{raised}>"
 
     def reward(self, score: Score | None) -> float | None:
         """Count a completion and return its reward, or None if it has none. A `score` of None means an unusable row.
@@ -62,6 +65,7 @@ class Health:
         if score is None:
             self.unusable += 1
             return None
+        self.judge_exceptions += score.raised is not None
         self._raised.append(score.raised is not None)
         reward = score.reward
         if score.raised is not None and len(self._raised) >= LEAST and sum(self._raised) > BROKEN_SHARE * len(self._raised):

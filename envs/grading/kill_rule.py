@@ -3,6 +3,9 @@
 The item is tried on two workers. If both die or hang, a control (the prompt's own gold, or a plain answer if there is none) is
 graded on a fresh worker under the same limits. If that works, the completion is at fault and gets LIMIT, with the floor reward.
 If not, the grader is at fault, and the score is an ERROR. `group_blame.py` applies the rule to groups.
+
+A judge that bounds its own work ends no worker. So a LIMIT of this rule also says in `raised` how the worker ended, as it does
+for exceptions, unless the environment is `hardened`.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from verigym.envs.contract.base import Environment
-from verigym.envs.contract.schema import Completion, ErrorKind, Prompt, Score
+from verigym.envs.contract.schema import Completion, ErrorKind, Prompt, Raised, Score
 from verigym.envs.grading.breaker import Breaker, Trust
 from verigym.envs.grading.group_blame import Member, Refused, judged_together
+from verigym.envs.grading.judging import is_hardened
 from verigym.envs.grading.process import Died, NeverStarts, WorkerStartError
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
 from verigym.envs.grading.workers import Worker
@@ -132,7 +136,7 @@ class KillRule:
             return scene.failed(deaths[-1].kind, message, final=False)
         reason = f"grading it twice ended its worker: {deaths[-1].why}; a control item was graded well"
         score = Score.limit(reward=scene.environment.reward_range[0], reason=reason)
-        return Verdict([score.model_copy(update={"seconds": seconds})])
+        return Verdict([score.model_copy(update={"seconds": seconds, "raised": _raised(deaths[-1], scene.environment)})])
 
     def _judge_group(self, scene: _Scene, completions: Sequence[Completion]) -> Verdict:
         deaths: list[Died] = []
@@ -146,7 +150,7 @@ class KillRule:
                 return reply
             self._died(scene, reply, f"a group of prompt {scene.prompt.key}")
             deaths.append(reply)
-            return Refused(reply.kind, reply.why)
+            return Refused(reply.kind, reply.why, _raised(reply, scene.environment))
 
         scores = judged_together(ask, completions, scene.environment.reward_range[0])
         if controls and isinstance(controls[0], Died):
@@ -166,7 +170,7 @@ class KillRule:
         if self._closing():
             raise WorkerStartError("the grader was closed")
         self._counter.add("worker_deaths")
-        self._log.warn(scene.environment.name, died.kind, f"{died.why} while grading {what}")
+        self._log.warn(scene.environment.name, died.kind, f"{died.why} while grading {what}; a new worker tries again")
 
     def _broken(self, scene: _Scene, died: Died) -> Verdict:
         pause = scene.breaker.failed(died.kind, died.why, scene.prompt.key)
@@ -174,3 +178,10 @@ class KillRule:
         if pause is not None:
             self._log.warn(scene.environment.name, "broken", f"declared broken for {pause:g} s: {died.why}")
         return scene.failed(died.kind, message, final=pause is not None)
+
+
+def _raised(died: Died, environment: Environment) -> Raised | None:
+    if is_hardened(environment):
+        return None
+    name = "WorkerTimeout" if died.kind == "timeout" else "WorkerCrash"
+    return Raised(error=f"{name}: {died.why}", place=f"judge of {environment.name}")

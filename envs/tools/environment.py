@@ -174,7 +174,7 @@ class ToolEnvironment:
             UsageError: the prompt was made by another environment.
         """
         inner, candidate = self._inner(prompt), Completion.of(completion)
-        score = Score.of_episode(candidate, self.reward_range[0]) or self.inner.score(inner, candidate)
+        score = Score.of_episode(candidate, self.reward_range[0], hardened=self.hardened) or self.inner.score(inner, candidate)
         return score.model_copy(update={"grader": self.grader})
 
     def check(self) -> None:

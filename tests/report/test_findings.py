@@ -44,6 +44,21 @@ def test_a_run_says_where_it_began_and_ended() -> None:
     assert rest == [(Weight.GOOD, "Each of 100 completions has a verdict (unscored: 0).")]
 
 
+def test_rewards_of_a_judge_that_raised_are_not_called_verdicts() -> None:
+    tally = Tally()
+    for index, cause in enumerate(["ValueError: no at mine.py:3 in judge"] * 2 + ["KeyError: 'x' at mine.py:5 in judge", ""]):
+        tally.add(Record(0, "graded", "a", "limit" if cause else "correct", 0.0, prompt_id=f"a{index}", raised=cause))
+    rows = [train_row(1, reward=0.5, judge_exceptions=3), train_row(2, reward=0.5, judge_exceptions=1)]
+    inputs = [{"label": "graded", "figures": tally.as_json(by_prompt=True)}, run(rows, {"correct": 90, "limit": 10})]
+    bad = [one.text for one in findings(inputs, []) if one.weight is Weight.BAD]
+    assert bad == [
+        "graded: judge raised on 3 of 4 completions, whose scores are not to be trusted (mostly ValueError: no at mine.py:3 in "
+        "judge).",
+        "mine: judge raised on 4 of 100 completions, whose scores are not to be trusted (the warnings say where).",
+    ]
+    assert not [one for one in findings(inputs, []) if one.weight is Weight.GOOD]
+
+
 def test_a_short_run_has_no_first_and_last_steps() -> None:
     assert findings([run([train_row(1, reward=0.5)], {})], []) == [(Weight.PLAIN, "mine: 1 step.")]
 

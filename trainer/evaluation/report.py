@@ -178,6 +178,29 @@ def unscored(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any
     return parts
 
 
+def raised_on(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any]]:
+    """Return an entry for each model and source on whose samples `judge` raised: their number, that of all samples, the cause.
+
+    Args:
+        found: samples by model.
+    """
+    parts = []
+    for name, of in found.items():
+        for label in dict.fromkeys(one.source for one in of):
+            scores = [sample.score for one in of if one.source == label for sample in one.samples]
+            causes = [f"{score.raised.error} at {score.raised.place}" for score in scores if score.raised is not None]
+            if causes:
+                counts = {"judge_exceptions": len(causes), "samples": len(scores)}
+                parts.append({"model": name, "source": label, **counts, "cause": causes[0]})
+    return parts
+
+
+def raised_line(part: Mapping[str, Any]) -> str:
+    """Return `part`, an entry of `raised_on`, as a line of text."""
+    count = f"judge raised on {part['judge_exceptions']:,} of {part['samples']:,} samples, whose scores are not to be trusted"
+    return f"{part['model']}, {part['source']}: {count}: the first cause, {part['cause']}"
+
+
 def unscored_line(part: Mapping[str, Any]) -> str:
     """Return `part`, an entry of `unscored`, as a line of text."""
     whole = part["unscored"] == part["samples"]
@@ -286,6 +309,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         lines.append("")
     lines += _differences(report)
     lines += [f"warning: {unscored_line(part)}" for part in report["unscored"]]
+    lines += [f"warning: {raised_line(part)}" for part in report["judge_exceptions"]]
     lines += [f"hint: {line}" for line in report["hints"]]
     for label, part in report["contamination"].items():
         lines += [*([""] if lines[-1] else []), *_contamination(label, part, models)]

@@ -32,7 +32,17 @@ from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
 from verigym.trainer.evaluation.positions import fitting_model
-from verigym.trainer.evaluation.report import budget_label, budgets, compare, draw, figures, hints, markdown, unscored
+from verigym.trainer.evaluation.report import (
+    budget_label,
+    budgets,
+    compare,
+    draw,
+    figures,
+    hints,
+    markdown,
+    raised_on,
+    unscored,
+)
 from verigym.trainer.evaluation.tasks import held_out, own_texts, task_id
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, most_tokens
 from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable, training_texts
@@ -298,6 +308,7 @@ def _report(
         "compared": {label: compare(found[first], of, config.level) for label, of in found.items() if label != first},
         "programs_import": {source.label: named for source in sources if (named := importable(source.environment)) is not None},
         "unscored": unscored(found),
+        "judge_exceptions": raised_on(found),
         "hints": hints(found),
         "contamination": {},
     }

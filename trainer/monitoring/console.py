@@ -11,7 +11,7 @@ from verigym.trainer.rollout.collect import Group
 from verigym.trainer.tasks.mixture import Source, shares_of
 
 REASONS = 3
-"""Largest number of reasons for unscored completions that are printed; the most common reasons come first."""
+"""Largest number of reasons for failures of grading that are printed; the most common reasons come first."""
 
 
 def opening(config: TrainConfig, sources: Sequence[Source], model: Any, device: str, world_size: int, done: int) -> list[str]:
@@ -48,37 +48,48 @@ def size(numbers: int) -> str:
     return str(numbers)
 
 
-class UnscoredReasons:
-    """Counts the reasons why completions got no verdict since this process began, for a summary at the end."""
+class GradingFailures:
+    """Counts why completions got no verdict, and what `judge` raised, since this process began, for the end of a run."""
 
     def __init__(self) -> None:
-        self.counts = Counter[tuple[str, str]]()
+        self.unscored = Counter[tuple[str, str]]()
+        self.raised = Counter[tuple[str, str]]()
 
     def add(self, groups: Sequence[Group]) -> None:
-        """Count the unscored completions in the graded groups `groups`, by reason."""
+        """Count the failures in the graded groups `groups`, by source and reason."""
         for group in groups:
             for score in group.scores:
+                # What a judge says of its texts differs from text to text; where it raised is one cause.
+                at = score.raised.cause if score.raised is not None else ""
+                if at:
+                    self.raised[group.source, at[:200]] += 1
                 if score.error is not None:
-                    # What a judge says of its texts differs from text to text; where it raised is one cause.
-                    at = score.raised and f"{score.raised.error.partition(':')[0]} at {score.raised.place}"
-                    self.counts[group.source, f"{score.error.kind}: {at or score.error.message}"[:200]] += 1
+                    self.unscored[group.source, f"{score.error.kind}: {at or score.error.message}"[:200]] += 1
 
     def closing(self, history: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Return lines that say how many completions were unscored, and why.
+        """Return lines that say how many completions were unscored, on how many `judge` raised, and why.
 
         Args:
             history: the rows of metrics.jsonl.
         """
-        steps, completions, unscored = 0, 0.0, 0.0
+        steps, completions, unscored, raised = 0, 0.0, 0.0, 0.0
         for row in history:
             if row["kind"] == "train":
                 steps += 1
                 completions += row.get("completions") or 0
                 unscored += row.get("unscored") or 0
-        if not unscored:
-            return [f"all {completions:,.0f} completions of {steps:,} steps were scored"]
-        share = f"{unscored:,.0f} of {completions:,.0f} completions of {steps:,} steps"
-        lines = [f"unscored: {share}; they are in no loss and in no mean"]
-        lines += [f"  {source}: {count:,} by {reason}" for (source, reason), count in self.counts.most_common(REASONS)]
-        left = sum(self.counts.values()) - sum(count for _, count in self.counts.most_common(REASONS))
-        return lines + ([f"  {left:,} for other reasons"] if left else [])
+                raised += row.get("judge_exceptions") or 0
+        of = f"of {completions:,.0f} completions of {steps:,} steps"
+        lines = [f"all {of.removeprefix('of ')} were scored"]
+        if unscored:
+            lines = [f"unscored: {unscored:,.0f} {of}; they are in no loss and in no mean", *_most(self.unscored)]
+        if raised:
+            lines += [f"judge raised on {raised:,.0f} {of}, whose scores are not to be trusted", *_most(self.raised)]
+        return lines
+
+
+def _most(counts: Counter[tuple[str, str]]) -> list[str]:
+    most = counts.most_common(REASONS)
+    left = counts.total() - sum(count for _, count in most)
+    lines = [f"  {source}: {count:,} by {reason}" for (source, reason), count in most]
+    return lines + ([f"  {left:,} for other reasons"] if left else [])

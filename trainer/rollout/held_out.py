@@ -67,7 +67,9 @@ def evaluate(
 
 
 def evaluation_metrics(groups: Sequence[Group], sources: Sequence[Source], samples: int) -> dict[str, float]:
-    """Return each source's accuracy (share of CORRECT among scored completions), number of unscored completions and pass@k.
+    """Return each source's accuracy (share of CORRECT among scored completions) and pass@k.
+
+    Beside them are the numbers of unscored completions and of those on which `judge` raised.
 
     The metric `accuracy` without a source's name is the mean of the sources' accuracies, weighted by their shares of the
     training prompts.
@@ -78,6 +80,8 @@ def evaluation_metrics(groups: Sequence[Group], sources: Sequence[Source], sampl
         members = [group for group in groups if group.source == source.label]
         scored = [score for group in members for score in group.scores if score.scored]
         metrics[f"{source.label}/unscored"] = sum(len(group.scores) for group in members) - len(scored)
+        raised = sum(score.raised is not None for group in members for score in group.scores)
+        metrics[f"{source.label}/judge_exceptions"] = raised
         if not scored:
             continue
         accuracy = sum(score.status is Status.CORRECT for score in scored) / len(scored)

@@ -202,6 +202,7 @@ def summary(
             "prompts_left_out": left_out.total() if label == "all" else left_out[label],
             "completions": sum(len(one.samples) for one in mine),
             "unscored": sum(len(one.samples) for one in mine) - len(scored),
+            "judge_exceptions": sum(s.score.raised is not None for one in mine for s in one.samples),
             "correct": sum(s.correct for s in scored),
             "kept": len(kept),
             "prompts_kept": len({row["prompt_key"] for row in kept}),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,7 +76,8 @@ def evaluate(
 
     When it resumes, samples without a verdict (the grader failed) are graded again; all other texts and verdicts are kept.
 
-    Exit code: 0 done, 2 a mistake in the call, 3 a source has no sample that could be scored, 130 or 143 stopped.
+    Exit code: 0 done, 1 done but `judge` raised on a sample, 2 a mistake in the call, 3 a source has no sample that could be
+    scored, 130 or 143 stopped.
     """
     from verigym.cli.common.values import validated
     from verigym.envs import UsageError
@@ -130,22 +131,26 @@ def evaluate(
     print((folder / "report.md").read_text(encoding="utf-8"))
     print(f"report: {folder / 'report.json'}\ncurves: {folder / 'curves.png'}")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    return Result(_unscored(report["unscored"]), {**report, "report": folder / "report.json", "curves": folder / "curves.png"})
+    return Result(_failures(report), {**report, "report": folder / "report.json", "curves": folder / "curves.png"})
 
 
-def _unscored(parts: Sequence[Mapping[str, Any]]) -> ExitCode:
-    """Say on standard error of what nothing could be scored, and return the exit code.
+def _failures(report: Mapping[str, Any]) -> ExitCode:
+    """Say on standard error of what nothing could be scored and where `judge` raised, and return the exit code.
 
     Args:
-        parts: those of the report's `unscored`; the page has them all as warnings.
+        report: the evaluation's, whose page has these and smaller failures as warnings.
     """
     from verigym.terminal import complain
-    from verigym.trainer.evaluation.report import unscored_line
+    from verigym.trainer.evaluation.report import raised_line, unscored_line
 
-    whole = [part for part in parts if part["unscored"] == part["samples"]]
+    for part in report["judge_exceptions"]:
+        complain(raised_line(part), "warning")
+    whole = [part for part in report["unscored"] if part["unscored"] == part["samples"]]
     for part in whole:
         complain(unscored_line(part))
-    return ExitCode.NONE_SCORED if whole else ExitCode.OK
+    if whole:
+        return ExitCode.NONE_SCORED
+    return ExitCode.FAILED if report["judge_exceptions"] else ExitCode.OK
 
 
 def _labelled(models: list[str]) -> dict[str, str]:

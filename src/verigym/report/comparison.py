@@ -141,5 +141,6 @@ def run_summary(rows: Sequence[Mapping[str, Any]], steps: int | None) -> dict[st
         "stepSeconds": mean("step_s", train),
         "completions": sum(number(row.get("completions")) or 0.0 for row in train),
         "unscored": sum(number(row.get("unscored")) or 0.0 for row in train),
+        "judgeExceptions": sum(number(row.get("judge_exceptions")) or 0.0 for row in train),
         "warnings": sum(row["kind"] == "warning" for row in rows),
     }

@@ -48,11 +48,15 @@ class Tally:
     def __init__(self) -> None:
         self.sources: defaultdict[str, SourceTally] = defaultdict(SourceTally)
         self.prompts: dict[str, PromptTally] = {}
+        self.raised: Counter[str] = Counter()
+        """Samples on which `judge` raised, by what it raised."""
 
     def add(self, record: Record) -> None:
         """Count a sample."""
         source = self.sources[record.source]
         source.statuses[record.status] += 1
+        if record.raised:
+            self.raised[record.raised] += 1
         if record.tokens >= 0:
             source.tokens += record.tokens
             source.with_tokens += 1
@@ -99,6 +103,8 @@ class Tally:
         return {
             "samples": total.total(),
             "statuses": dict(total),
+            "judgeExceptions": self.raised.total(),
+            "judgeRaised": self.raised.most_common(1)[0][0] if self.raised else "",
             "sources": whole + rows,
             "difficulties": self._difficulties(),
             "passRates": self._pass_rates() if by_prompt else [],

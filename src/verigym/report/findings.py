@@ -117,20 +117,25 @@ def _count(number: int, what: str) -> str:
 
 def _of_verdicts(inputs: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Return what is to be said of verdicts: that each completion has one, or how many have none, and how many were cut off."""
-    found, completions, all_unscored = [], 0, 0
+    found, completions, doubtful = [], 0, 0.0
     for one in inputs:
         statuses = one["run"]["statuses"] if "run" in one else one["figures"]["statuses"]
         of_input = sum(statuses.values())
         completions += of_input
         if unscored := statuses.get(Status.ERROR, 0):
-            all_unscored += unscored
+            doubtful += unscored
             why = "failures of an environment or its tools, never of the model; reasons are in Samples"
             found.append(Finding(Weight.BAD, f"{one['label']}: {unscored:,} of {of_input:,} completions are unscored ({why})."))
+        if raised := one["run" if "run" in one else "figures"]["judgeExceptions"]:
+            doubtful += raised
+            cause = "the warnings say where" if "run" in one else f"mostly {one['figures']['judgeRaised']}"
+            said = f"judge raised on {raised:,.0f} of {of_input:,} completions, whose scores are not to be trusted ({cause})."
+            found.append(Finding(Weight.BAD, f"{one['label']}: {said}"))
         cut = statuses.get(Status.TRUNCATED, 0)
         if of_input and cut / of_input > CUT_OFF:
             said = f"{one['label']}: {cut / of_input:.1%} of the completions were cut off by the token limit."
             found.append(Finding(Weight.BAD, said))
-    if completions and not all_unscored:
+    if completions and not doubtful:
         found.insert(0, Finding(Weight.GOOD, f"Each of {completions:,} completions has a verdict (unscored: 0)."))
     return found
 

@@ -42,6 +42,8 @@ class Record:
     difficulty: str = ""
     expected: float | None = None
     """The mean reward of the sample's source and step, if the log gives it; else None."""
+    raised: str = ""
+    """What `judge` raised on it, and where; empty if nothing."""
     texts: Fields = field(default_factory=dict)
     """What the page shows of it, by short names."""
 
@@ -101,6 +103,12 @@ def verdict(score: Mapping[str, Any]) -> tuple[str, float | None]:
     return str(status), None if status == Status.ERROR else number(score.get("reward"))
 
 
+def raised_by_judge(score: Mapping[str, Any]) -> str:
+    """Return what `judge` raised on the sample of `score`, and where; an empty string if nothing."""
+    raised = score.get("raised")
+    return f"{text(raised.get('error'))} at {text(raised.get('place'))}" if isinstance(raised, Mapping) else ""
+
+
 def score_texts(score: Mapping[str, Any], limit: TextLimit) -> Fields:
     """Return the fields of `score` for display: reason, answer, components and error."""
     found: Fields = {"reason": limit.cut(text(score.get("reason")))}
@@ -114,9 +122,7 @@ def score_texts(score: Mapping[str, Any], limit: TextLimit) -> Fields:
         found["error"] = f"{text(error.get('kind'))}: {limit.cut(text(error.get('message')))}"
     raised = score.get("raised")
     if isinstance(raised, Mapping):
-        found["raised"] = limit.cut(
-            text(raised.get("traceback")) or f"{text(raised.get('error'))} at {text(raised.get('place'))}"
-        )
+        found["raised"] = limit.cut(text(raised.get("traceback")) or raised_by_judge(score))
     return found
 
 

@@ -8,6 +8,7 @@ from more_envs import HangingGoldEnvironment, SlowStartEnvironment
 from processes import alive, children, eventually
 from sample_envs import (
     HangingEnvironment,
+    HardenedScriptedEnvironment,
     HungryEnvironment,
     NanEnvironment,
     RaisingEnvironment,
@@ -68,6 +69,17 @@ def test_a_text_that_brings_its_worker_down_gets_the_floor_and_harms_no_other(te
     assert why in scores[2].reason
     assert scores[2].grader == env.grader
     assert grader.stats.worker_deaths == 2
+    # A judge that bounds its own work ends no worker: so this is reported like an exception, not only charged to the text.
+    assert scores[2].raised is not None and why in scores[2].raised.error
+    assert grader.stats.judge_exceptions == 1
+
+
+def test_a_hardened_environment_says_that_only_a_text_can_hang_it():
+    env = HardenedScriptedEnvironment()
+    with Grader(env, workers=1, timeout_s=0.5) as grader:
+        (score,) = grader.grade([(env.prompt("q", answer="1"), "HANG")])
+    assert score.status is Status.LIMIT and score.raised is None
+    assert grader.stats.judge_exceptions == 0
 
 
 def test_text_that_eats_memory_or_raises_gets_the_floor():

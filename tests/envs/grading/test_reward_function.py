@@ -216,6 +216,7 @@ def test_exceptions_of_a_broken_judge_are_no_rewards() -> None:
     with made(BrokenEnvironment()) as reward:
         few = reward(["q"] * 40, ["raise", *["fine"] * 39], answer=["4"] * 40, log_metric=logged.__setitem__)
         assert few == [0.0, *[1.0] * 39] and logged == {"broken/no_reward": 0.0}
+        assert "40 rewarded, 0 unscored, 0 unusable, judge raised on 1" in repr(reward.health)
         with pytest.warns(UserWarning, match="broken: its judge raises on .* of the last .* completions.*KeyError"):
             many = reward(["q"] * 40, ["raise"] * 40, answer=["4"] * 40, log_metric=logged.__setitem__)
         assert many[-1] is None and logged["broken/no_reward"] > 0.5

@@ -76,6 +76,12 @@ class ScriptedEnvironment(ExactEnvironment):
         return super().judge(prompt, reference, completion)
 
 
+class HardenedScriptedEnvironment(ScriptedEnvironment):
+    """The same, whose author declares that only a text can bring it down."""
+
+    hardened = True
+
+
 class RaisingEnvironment(ExactEnvironment):
     name = "raising"
 

@@ -17,7 +17,8 @@ from tests.sandbox.traces import waiting
 
 PORT = 45871
 SECRET = "s3cr3t-canary"
-_MARKS = ("verigym_", "vg_", "PWNED", "acct", "evil", "fill", "node", "x", "y", "-rf", "$(")  # how the cases name what they make
+# How the cases name what they make.
+_MARKS = ("verigym_", "vg_", "PWNED", "acct", "evil", "fill", "node", "x", "y", "-rf", "$(")
 _OTHERS = ("/containers", "overlay", "/netns", "podman", "storage")  # mounts and sockets of containers beside this test
 
 

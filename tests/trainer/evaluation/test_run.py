@@ -183,7 +183,9 @@ def test_reflection_that_no_model_shows_is_in_no_table() -> None:
     one = {"s": {**plain, "figures": {}, "reflection/retry": 0.0, "reflection/backtrack": 0.0}}
     other = {"s": {**plain, "figures": {}, "reflection/retry": 0.0, "reflection/backtrack": 0.5}}
     report: dict[str, Any] = {"samples": 1, "temperature": 0, "models": {"a": one, "b": other}, "left_out": {}}
-    page = report_module.markdown({**report, "compared": {}, "unscored": [], "hints": [], "contamination": {}})
+    page = report_module.markdown(
+        {**report, "compared": {}, "unscored": [], "judge_exceptions": [], "hints": [], "contamination": {}}
+    )
     assert "| reflection/backtrack | 0 | 0.5 |" in page and "reflection/retry" not in page and "| unscored | 1 | 1 |" in page
 
 

@@ -34,6 +34,8 @@ class Flaky(BaseEnvironment[Number, Options]):
             log.write(f"{reference.number}\\n")
         if str(reference.number) in (HERE / "down").read_text().split():
             raise EnvironmentFailure("backend", "the calculator is down")
+        if (HERE / "buggy").exists() and reference.number % 2 and completion.text != self.gold(prompt):
+            raise ValueError("odd")
         return Score.incorrect(answer=completion.text[:5])
 
     def gold(self, prompt):
@@ -137,6 +139,19 @@ def test_a_source_without_any_verdict_is_an_error(folder: Path, sums_model: Path
         "error: mine, flaky_sums:Flaky: none of 6 samples has a verdict; the same command grades them again"
     )
     assert error.endswith("the first cause, backend: the calculator is down")
+
+
+def test_samples_on_which_judge_raised_are_counted_and_warned_of(
+    folder: Path, sums_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    down(folder)
+    (folder / "buggy").touch()
+    assert evaluate(folder, sums_model) == 1
+    shown, report = capsys.readouterr(), json.loads((folder / "out/report.json").read_text())
+    (part,) = report["judge_exceptions"]
+    assert (part["model"], part["source"], part["judge_exceptions"], part["samples"]) == ("mine", "flaky_sums:Flaky", 3, 6)
+    line = f"judge raised on 3 of 6 samples, whose scores are not to be trusted: the first cause, {part['cause']}"
+    assert part["cause"].startswith("ValueError: odd at ") and line in shown.out and line in shown.err
 
 
 def rewards_in(picks: Path) -> list[list[float | None]]:

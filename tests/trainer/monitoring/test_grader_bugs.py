@@ -19,6 +19,7 @@ from verigym.envs.grading import Grader
 from verigym.trainer.config.run import build_config
 from verigym.trainer.engines.base import Generated
 from verigym.trainer.loop import train
+from verigym.trainer.monitoring.console import GradingFailures
 from verigym.trainer.monitoring.detectors import Alarm
 from verigym.trainer.monitoring.grader_bugs import FEWEST, Causes, GraderBugs
 from verigym.trainer.rollout.collect import Group
@@ -77,6 +78,18 @@ def test_a_cause_is_told_once() -> None:
     (first,) = causes.new(3, [group("four", "4", "five")])
     assert first.step == 3 and "raised on 2 completions" in first.seen and "ValueError" in first.row["traceback"]
     assert causes.new(4, [group("six")]) == []
+
+
+def test_the_end_of_a_run_says_on_how_many_completions_its_judge_raised() -> None:
+    failures, judged = GradingFailures(), group("four", "4", "five")
+    failures.add([judged, judged])
+    rows = [{"kind": "train", "completions": 3, "unscored": 0, "judge_exceptions": 2}] * 2
+    assert judged.scores[0].raised is not None
+    assert failures.closing(rows) == [
+        "all 6 completions of 2 steps were scored",
+        "judge raised on 4 of 6 completions of 2 steps, whose scores are not to be trusted",
+        f"  buggy: 4 by ValueError at {judged.scores[0].raised.place}",
+    ]
 
 
 def test_a_broken_grader_is_told_with_its_most_frequent_cause() -> None:

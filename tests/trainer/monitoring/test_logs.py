@@ -16,7 +16,7 @@ from verigym.envs import Score, Status
 from verigym.envs.contract.schema import StepScore
 from verigym.trainer.config.monitoring import MonitoringFields
 from verigym.trainer.credit.training_row import TrainingRow
-from verigym.trainer.monitoring.console import UnscoredReasons
+from verigym.trainer.monitoring.console import GradingFailures
 from verigym.trainer.monitoring.logs import RunLog, keep_until, read_rows, score_metrics, stream_rows
 from verigym.trainer.monitoring.report import write_report
 from verigym.trainer.monitoring.watch import read_past
@@ -203,7 +203,7 @@ def test_a_long_run_s_log_is_never_held_as_a_whole(tmp_path: Path) -> None:
     try:
         keep_until(path, 7999)
         past = read_past(MonitoringFields(), stream_rows(path))
-        closing = UnscoredReasons().closing(stream_rows(path))
+        closing = GradingFailures().closing(stream_rows(path))
         streamed = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
         write_report(tmp_path, "long", [])

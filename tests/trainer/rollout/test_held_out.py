@@ -62,7 +62,7 @@ def test_unscored_completions_are_counted_and_in_no_mean() -> None:
     assert metrics["accuracy"] == 1, "a source without a verdict has no weight"
     assert "b/accuracy" not in metrics
     nothing = evaluation_metrics(groups[2:], [source("b")], 1)
-    assert nothing == {"b/unscored": 2}
+    assert nothing == {"b/unscored": 2, "b/judge_exceptions": 0}
 
 
 def test_pass_at_k_is_over_groups_that_were_scored_whole() -> None:

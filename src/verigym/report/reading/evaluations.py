@@ -16,6 +16,7 @@ from verigym.report.record import (
     difficulty,
     identity,
     message_texts,
+    raised_by_judge,
     score_texts,
     text,
     turn_texts,
@@ -78,5 +79,6 @@ def _sample(line: Row, index: int, sample: Any, place: int, limit: TextLimit, co
         tokens=whole(tokens),
         characters=len(completion),
         difficulty=difficulty(metadata, column=column),
+        raised=raised_by_judge(score),
         texts=texts,
     )

@@ -17,6 +17,7 @@ from verigym.report.record import (
     identity,
     message_texts,
     number,
+    raised_by_judge,
     score_texts,
     text,
     turn_texts,
@@ -89,6 +90,7 @@ def _sample(row: Row, place: int, means: Mapping[int, Row], limit: TextLimit, co
         characters=len(completion),
         difficulty=difficulty(metadata, column=column),
         expected=number(of_step.get(f"{source}/reward", of_step.get("reward"))),
+        raised=raised_by_judge(row),
         texts=texts,
     )
 

@@ -26,6 +26,7 @@ from verigym.report.record import (
     difficulty,
     identity,
     message_texts,
+    raised_by_judge,
     score_texts,
     text,
     turn_texts,
@@ -105,6 +106,7 @@ def _sample(line: Row, place: int, source: str, texts: _Texts, limit: TextLimit,
         tokens=-1 if tokens is None else len(tokens),
         characters=characters,
         difficulty=difficulty(kept, graded.data if graded is not None else None, column=column),
+        raised=raised_by_judge(score),
         texts=shown,
     )
 
