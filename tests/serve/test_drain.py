@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(serve: Serve) ->
     assert service.ended() == 0
 
 
-def test_what_is_not_graded_in_time_is_answered_without_a_reward(serve: Serve) -> None:
+def test_what_is_not_graded_in_time_is_to_be_sent_again(serve: Serve) -> None:
     service = serve("--env", "counting_env:Counting", "--limit", "drain_s=0.5")
     with httpx.Client(trust_env=False, timeout=60) as client:
         content = json.dumps([*slow(1, 0.0), *slow(3, 20.0)[1:]]).encode()
@@ -60,10 +61,26 @@ def test_what_is_not_graded_in_time_is_answered_without_a_reward(serve: Serve) -
             service.process.terminate()
             rest = [json.loads(line) for line in lines]
     assert first["score"]["reward"] == 1.0
-    assert [answer["score"]["reward"] for answer in rest] == [None, None]
-    assert {answer["score"]["error"]["message"] for answer in rest} == {"the grader was closed"}
+    assert [answer["problem"]["error"] for answer in rest] == ["unavailable"] * 2
     assert service.ended() == 1
-    assert "2 accepted items were answered without a reward" in service.errors.read_text()
+    assert "2 accepted items were not graded, and their clients told to ask again" in service.errors.read_text()
+
+
+def test_a_client_gets_all_verdicts_when_the_time_to_drain_is_over(serve: Serve) -> None:
+    """What SIGKILL does not cost, SIGTERM must not: the rest of a batch, and single items, are sent to the next service."""
+    service = serve("--env", "counting_env:Counting", "--limit", "drain_s=0.3", "--workers", "2")
+    retries = RetryPolicy(patience_s=120, longest_s=0.5)
+    with Client(service.url, retries=retries) as client, ThreadPoolExecutor() as pool:
+        alone = pool.submit(lambda: client.score(**slow(1, 3.0)[0]))
+        batch = pool.submit(lambda: list(client.score_batch([client.item(**item) for item in slow(12, 0.5)[1:]])))
+        while service.metric("verigym_items_pending") < 12:
+            time.sleep(0.02)
+        assert service.stop() == 1
+        service = serve("--env", "counting_env:Counting", "--port", str(service.port), ready=False)
+        assert alone.result().reward == 1.0
+        answers = batch.result()
+    assert sorted(answer.index for answer in answers) == list(range(11))
+    assert all(answer.score is not None and answer.score.reward == 1.0 for answer in answers)
 
 
 def test_a_second_signal_ends_it_at_once(serve: Serve) -> None:

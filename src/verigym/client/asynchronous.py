@@ -102,18 +102,21 @@ class AsyncClient:
                         if response.is_success:
                             following = following or next(parts, None)  # made while the service grades
                             async for line in response.aiter_lines():
-                                tries.progress()
                                 if (answer := run.take(line)) is not None:
+                                    tries.progress()
                                     yield answer
                             if run.done:
                                 continue
-                            raise ServiceError(response.status_code, "incomplete", "the answer has no line for some items")
-                        await response.aread()
+                            if not run.postponed:
+                                raise ServiceError(response.status_code, "incomplete", "the answer has no line for some items")
+                            failure = httpx.Response(503)  # as if the service had stopped before
+                        else:
+                            await response.aread()
+                            failure = response
                     finally:
                         await response.aclose()
-                    if response.status_code not in PASSING:
-                        raise refusal(response)
-                    failure = response
+                    if failure.status_code not in PASSING:
+                        raise refusal(failure)
                 except httpx.TransportError as error:
                     failure = error
                 await asyncio.sleep(tries.pause_s(failure))

@@ -102,18 +102,21 @@ class Client:
                         if response.is_success:
                             following = following or next(parts, None)  # made while the service grades
                             for line in response.iter_lines():
-                                tries.progress()
                                 if (answer := run.take(line)) is not None:
+                                    tries.progress()
                                     yield answer
                             if run.done:
                                 continue
-                            raise ServiceError(response.status_code, "incomplete", "the answer has no line for some items")
-                        response.read()
+                            if not run.postponed:
+                                raise ServiceError(response.status_code, "incomplete", "the answer has no line for some items")
+                            failure = httpx.Response(503)  # as if the service had stopped before
+                        else:
+                            response.read()
+                            failure = response
                     finally:
                         response.close()
-                    if response.status_code not in PASSING:
-                        raise refusal(response)
-                    failure = response
+                    if failure.status_code not in PASSING:
+                        raise refusal(failure)
                 except httpx.TransportError as error:
                     failure = error
                 time.sleep(tries.pause_s(failure))

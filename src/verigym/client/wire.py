@@ -177,6 +177,8 @@ class BatchRun:
     def __init__(self, lines: Sequence[bytes], first: int) -> None:
         self._left = dict(enumerate(lines, first))
         self._sent: list[int] = []
+        self.postponed = False
+        """Whether the last answer asks for some items again, because the service stopped before they were graded."""
 
     @property
     def done(self) -> bool:
@@ -185,17 +187,22 @@ class BatchRun:
 
     def body(self) -> bytes:
         """Return the request body: the unanswered items, one per line."""
-        self._sent = list(self._left)
+        self._sent, self.postponed = list(self._left), False
         return b"\n".join(self._left.values())
 
     def take(self, line: str) -> BatchAnswer | None:
-        """Return the answer in `line`, with the item's position in the whole batch; None if the item already had an answer.
+        """Return the answer in `line`, with the item's position in the whole batch.
+
+        Return None if the item already had an answer, or is to be sent again.
 
         Raises:
             ValidationError, IndexError: `line` is no valid answer, because the service has another version.
         """
         answer = decode(line, BatchAnswer)
         place = self._sent[answer.index]
+        if answer.problem is not None and answer.problem.error == "unavailable":
+            self.postponed = True
+            return None
         if self._left.pop(place, None) is None:
             return None
         return answer.model_copy(update={"index": place})

@@ -93,7 +93,7 @@ class Desk:
             Problem: the service is about to stop.
         """
         if self.draining:
-            raise Problem("unavailable", "the service is stopping; ask again in a moment", retry_after_s=DRAIN_RETRY_S)
+            raise _stopping()
 
     def release(self, count: int = 1) -> None:
         """Give back the room of `count` items, which have been answered or dropped."""
@@ -132,7 +132,7 @@ class Desk:
     def _grade(self, prompt: Prompt, completion: Completion, key: str | None, done: Done) -> Future[Score] | None:
         if key is not None:
             content = sha256_hex(f"{prompt.environment}|{prompt.key}|{completion.digest}")
-            if not self.answers.claim(key, content, lambda score: self._finish(done, Answer(score=score))):
+            if not self.answers.claim(key, content, lambda score: self._finish(done, _answer(score))):
                 return None
         started = time.perf_counter()
 
@@ -146,10 +146,10 @@ class Desk:
                 score = Score.failed("unavailable", str(error), retryable=True)
             kept = score.error is None or not score.error.retryable
             self._metrics.graded(prompt.environment, score, time.perf_counter() - started)
-            answer = ascii_json(score)
+            answer = b"" if self._cut_short(score) else ascii_json(score)
             if key is not None:
                 (self.answers.settle if kept else self.answers.abandon)(key, answer)
-            self._finish(done, Answer(score=answer))
+            self._finish(done, _answer(answer))
 
         try:
             future = self._grader.submit(prompt, completion)
@@ -158,6 +158,10 @@ class Desk:
             future.set_exception(error)
         future.add_done_callback(settle)
         return future if key is None else None
+
+    def _cut_short(self, score: Score) -> bool:
+        """Return True if the item has no verdict because the service stopped: whoever is there next can give one."""
+        return self.draining and score.error is not None and score.error.kind == "unavailable"
 
     def _finish(self, done: Done, answer: Answer) -> None:
         try:
@@ -189,7 +193,7 @@ class Desk:
         """Admit and grade the `completion` of an episode; return its score.
 
         Raises:
-            Problem: `admit` refuses the item.
+            Problem: `admit` refuses the item, or the service stopped before it was graded.
         """
         self.admit(1)
         started = time.perf_counter()
@@ -199,9 +203,20 @@ class Desk:
             score = Score.failed("unavailable", str(error), retryable=True)
         finally:
             self.release()
+        if self._cut_short(score):
+            raise _stopping()
         self._metrics.graded(prompt.environment, score, time.perf_counter() - started)
         return score
 
 
 def _soon(loop: asyncio.AbstractEventLoop, deliver: Done, answer: Answer) -> None:
     loop.call_soon_threadsafe(deliver, answer)
+
+
+def _stopping() -> Problem:
+    return Problem("unavailable", "the service is stopping; ask again in a moment", retry_after_s=DRAIN_RETRY_S)
+
+
+def _answer(score: bytes) -> Answer:
+    """Return the answer with the verdict `score`, or, if that is empty, with the problem that the service stopped before."""
+    return Answer(score=score) if score else Answer(problem=_stopping())

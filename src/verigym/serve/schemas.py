@@ -136,7 +136,8 @@ class BatchAnswer(_Response):
     score: Score | None = None
     """The verdict; its reward is null where our side failed."""
     problem: ProblemBody | None = None
-    """Why there is none: the item does not fit its environment."""
+    """Why there is none: the item does not fit its environment, or, with the error `unavailable`, the service stopped before it
+    was graded, and it should be sent again."""
 
 
 class OpenedEpisode(_Response):

@@ -93,7 +93,7 @@ class ServiceProcess(uvicorn.Server):
             episodes.drop_idle()
 
     async def _drain(self) -> None:
-        """Wait until what was accepted is answered, for a time; then answer the rest without a reward."""
+        """Wait until what was accepted is answered, for a time; then have the clients of the rest ask again."""
         print("draining: nothing more is accepted, what was is answered", file=sys.stderr, flush=True)
         if not await self._idle(self.service.limits.drain_s):
             self.unfinished = self.service.desk.pending
@@ -188,7 +188,10 @@ def serve(settings: ServiceSettings) -> ExitCode:
     if process.failure is not None:
         raise process.failure
     if process.unfinished:
-        print(f"{process.unfinished} accepted items were answered without a reward: drain_s was over", file=sys.stderr)
+        print(
+            f"{process.unfinished} accepted items were not graded, and their clients told to ask again: drain_s was over",
+            file=sys.stderr,
+        )
         return ExitCode.FAILED
     return ExitCode.OK
 

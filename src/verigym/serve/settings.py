@@ -38,7 +38,7 @@ class ServiceLimits(_Settings):
     write_s: float = Field(default=60.0, gt=0)
     """Seconds that a client may leave a batch's answers unread before its connection is closed."""
     drain_s: float = Field(default=60.0, gt=0)
-    """Seconds after SIGTERM for accepted items; those that are not graded by then are answered without a reward."""
+    """Seconds after SIGTERM for accepted items. Those not graded by then get the error `unavailable`: send them again."""
     kept_answers: int = Field(default=100_000, ge=0)
     """Number of answers that are kept for repeated idempotency keys; the oldest are dropped first."""
     kept_bytes: int = Field(default=128 * 2**20, ge=0)
