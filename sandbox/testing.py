@@ -77,6 +77,9 @@ _SENT = tuple(field.name for field in fields(TestSuite))
 def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, limits: Limits) -> TestVerdict:
     """Run the tests of `suite` against `program` and return the verdict.
 
+    Tests may evaluate what the program says, and so be killed by it. So where their process is killed, they run once more; if
+    it is killed again, and not without the program, the program is at fault.
+
     Args:
         start: starts the run of a job.
         program: the program.
@@ -86,6 +89,27 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
     Raises:
         SandboxFailure: the sandbox failed.
     """
+    nothing = replace(program, source=""), replace(suite, stdout="")
+    try:
+        try:
+            verdict = _run_once(start, program, suite, limits)
+        except _Killed:
+            verdict = _run_once(start, program, suite, limits)
+    except _Killed as killed:
+        _run_once(start, *nothing, limits)  # where this is killed too, it is the sandbox that failed
+        return TestVerdict(False, "candidate", RunStatus.RUNTIME, f"{killed}, twice, and not without the program")
+    if verdict.fault == "test" and suite.kind == "shared" and program.source:
+        # The program shared the test's process and may have forged this report. An empty program cannot.
+        if _run_once(start, *nothing, limits).fault != "test":
+            return TestVerdict(False, "candidate", RunStatus.RUNTIME, verdict.detail)
+    return verdict
+
+
+class _Killed(SandboxFailure):
+    """The process of the tests was killed, and not for what it used."""
+
+
+def _run_once(start: Callable[[Job], Run], program: Program, suite: TestSuite, limits: Limits) -> TestVerdict:
     ours, control_inside = socket.socketpair()
     control = Channel(ours, _LARGEST_VERDICT)
     peer_candidate, peer_tests = socket.socketpair()
@@ -126,12 +150,7 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
         poll_runs(runs)
         for sock in sockets:
             sock.close()
-    verdict = _verdict(report, tests, candidate, limits, is_shared=suite.kind == "shared")
-    if verdict.fault == "test" and suite.kind == "shared" and program.source:
-        # The program shared the test's process and may have forged this report. An empty program cannot.
-        if run_tests(start, replace(program, source=""), suite, limits).fault != "test":
-            return TestVerdict(False, "candidate", RunStatus.RUNTIME, verdict.detail)
-    return verdict
+    return _verdict(report, tests, candidate, limits, is_shared=suite.kind == "shared")
 
 
 def _await_verdict(control: Channel, suite: dict[str, Any], runs: list[Run], limits: Limits) -> dict[str, Any] | None:
@@ -162,7 +181,7 @@ def _verdict(
     tested = tests.outcome()
     # In a shared process, the program may have killed it.
     if not is_shared and report is None and tested.signal == signal.SIGKILL and tested.status is RunStatus.RUNTIME:
-        raise SandboxFailure("the process of the tests was killed, and not for what it used")
+        raise _Killed("the process of the tests was killed, and not for what it used")
     ended = candidate.outcome() if candidate is not None else None
     for result in (ended, tested):
         if result is not None and result.status in _LIMITS:

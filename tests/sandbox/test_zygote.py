@@ -319,7 +319,7 @@ def test_a_function_that_becomes_a_value_is_asked_for_again(box: LocalSandbox) -
 
 
 def test_a_test_side_that_is_killed_is_no_verdict(box: LocalSandbox) -> None:
-    suite = TestSuite(kind="assert", code="import os\nassert f(1) == 2\nos.kill(os.getpid(), 9)")
+    suite = TestSuite(kind="assert", code="import os\nos.kill(os.getpid(), 9)")
     with pytest.raises(SandboxFailure, match="the tests was killed"):
         box.test(Program(source="def f(n): return n + 1"), suite, LIMITS)
 

@@ -89,3 +89,31 @@ def test_golds_of_the_other_options() -> None:
     assert env.score(prompt, "print(1)\n").answer == "import sys\nprint(1)\n"
     assert env.gold(env.prompt("q", **{**fields, "prefix": "import os\n"})) is None
     assert env.gold(env.prompt("q", tests=TESTS)) is None
+
+
+KILLS = [
+    "__import__('os').kill(0, 9)",
+    "__import__('signal').raise_signal(9)",
+    "__import__('os').kill(__import__('os').getpid(), 9)",
+]
+
+
+@pytest.mark.parametrize("text", KILLS)
+def test_a_program_that_has_the_tests_killed_gets_no_more_than_a_wrong_one(text: str) -> None:
+    """The tests evaluate what the program gives them, which is not for us to forbid."""
+    env = CodeEnvironment()
+    checker = {"type": "checker", "stdin": "", "code": "def check(stdin, stdout):\n    return eval(stdout) == 6"}
+    for test, program in (
+        (checker, f"print({text!r})"),
+        ({"type": "assert", "code": "assert eval(f()) == 6"}, f"def f():\n    return {text!r}"),
+    ):
+        score = env.score(env.prompt("q", tests=[test]), f"```python\n{program}\n```")
+        assert (score.status, score.reward) == (Status.INCORRECT, 0.0), score.reason
+        assert "killed" in score.reason and "not without the program" in score.reason
+
+
+def test_tests_that_kill_themselves_are_nobody_s_wrong_answer() -> None:
+    env = CodeEnvironment()
+    tests = [{"type": "assert", "code": "import os\nos.kill(os.getpid(), 9)"}]
+    score = env.score(env.prompt("q", tests=tests), "```python\nx = 1\n```")
+    assert score.reward is None and score.error is not None and "the process of the tests was killed" in score.reason
