@@ -12,9 +12,10 @@ from verigym.envs.math.judging.case import Case, Symbolic
 from verigym.envs.math.judging.choices import is_contradicted
 from verigym.envs.math.judging.guards.copied import is_copied
 from verigym.envs.math.judging.guards.echo import REPEATS, hands_back
+from verigym.envs.math.judging.guards.equations import is_restated
 from verigym.envs.math.judging.guards.factored import is_less_factored
 from verigym.envs.math.judging.guards.unworked import is_unworked
-from verigym.envs.math.judging.guards.worked import leaves_arithmetic, leaves_matrices
+from verigym.envs.math.judging.guards.worked import leaves_arithmetic, leaves_matrices, leaves_residue
 from verigym.envs.math.judging.notations import written_as
 from verigym.envs.math.judging.parameters import settled
 from verigym.envs.math.judging.policy import Policy
@@ -123,12 +124,14 @@ def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> st
         rounded = any(note.startswith(("decimals", "tolerance")) for note in case.notes)
         if leaves_matrices(gold, answer, case.question) or is_less_factored(case.question, gold, answer):
             return "refused: it is not worked out; unworked=refuse"
-        if not apart and leaves_arithmetic(gold, answer, case.question, case.work, rounded=rounded):
+        arithmetic = not apart and leaves_arithmetic(gold, answer, case.question, case.work, rounded=rounded)
+        if arithmetic or leaves_residue(gold, answer, case.question):
             return "refused: a number is asked, and this is arithmetic to be worked out; unworked=refuse"
     if is_foreign(case.question, gold, answer):
         return "refused: it speaks of another modulus than the question"
     if case.policy.echo == "refuse":
-        copied = REPEATS if is_copied(case.question, gold, answer) else hands_back(case.question, gold, answer, case.work)
+        repeats = is_copied(case.question, gold, answer) or is_restated(case.question, gold, answer, case.work)
+        copied = REPEATS if repeats else hands_back(case.question, gold, answer, case.work)
         return f"refused: {copied}; echo=refuse" if copied else ""
     return ""
 

@@ -23,6 +23,7 @@ from verigym.envs.math.tree import (
     Number,
     Percent,
     Pow,
+    Quantity,
     Relation,
     Root,
     walk,
@@ -150,7 +151,11 @@ def computations(question: str) -> tuple[Node, ...]:
     text = question[:MAX_CHARS].lower()
     worded = [rf"\sqrt{{{one}}}" for one in _ROOT.findall(text)] + [f"{one}^{{{two}}}" for one, two in _POWER.findall(text)]
     shapes = dict.fromkeys([*formulas(question).wholes, *_parsed(worded[:MAX_FORMULAS])])
-    return tuple(one for one in shapes if is_plain(one) and all(isinstance(part, _ARITHMETIC) for part in walk(one)))
+    return tuple(one for one in shapes if is_plain(one) and all(map(_is_arithmetic, walk(one))))
+
+
+def _is_arithmetic(node: Node) -> bool:
+    return isinstance(node, _ARITHMETIC) or (isinstance(node, Quantity) and node.unit == "degree")
 
 
 def _parsed(texts: list[str]) -> list[Node]:

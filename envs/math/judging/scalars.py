@@ -283,7 +283,8 @@ _PERCENT = re.compile(
     r"\b(?:percent(?:age)?|%) (?:sign|symbol)\b",
     re.IGNORECASE,
 )
-_SYSTEMS = {"inch": "m", "ounce": "g", "gallon": "l"}
+_CURRENCIES = ("euro", "pound sterling", "yen", "yuan", "rupee")
+_SYSTEMS = {"inch": "m", "ounce": "g", "gallon": "l"} | dict.fromkeys(_CURRENCIES, "dollar")
 _UNIT = re.compile(r"\b(?:how many|in) ([a-z]+)\b", re.IGNORECASE)
 
 

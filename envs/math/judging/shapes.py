@@ -63,6 +63,12 @@ def shape(node: Node) -> Node:  # noqa: C901  (one case a type)
             fresh = Symbol(f"#{level}")
             renamed = rebuild(body, lambda part: fresh if part == Symbol(bound) else part)
             return Call(name, (shape(renamed), fresh, *map(shape, bounds)))
+        case Call("exp", (power,)):
+            return _power(Constant("e"), shape(power))
+        case Call("cos" | "sec" as name, (Neg(of),)):
+            return shape(Call(name, (of,)))
+        case Call("sin" | "tan" | "cot" | "csc" as name, (Neg(of),)):
+            return _negative(shape(Call(name, (of,))))
         case Call(name, args):
             return Call(name, tuple(map(shape, args)))
         case Root(of, degree):
@@ -139,6 +145,9 @@ def _power(base: Node, exponent: Node) -> Node:
             base = base.of
         elif isinstance(base, Add):
             base = min(base, _sum([_negative(term) for term in base.terms]), key=repr)
+    match exponent:
+        case Div(Number(Fraction(numerator=1, denominator=1)), Number(degree)) if degree.denominator == 1 and degree > 1:
+            return Root(base, Number(degree))  # x^{1/2} is another spelling of a root
     return Pow(base, exponent)
 
 

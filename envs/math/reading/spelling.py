@@ -10,7 +10,7 @@ import re
 from verigym.envs.latex.commands import BOX_COMMANDS, COMMANDS, TEXT_COMMANDS, UNPRINTED_ARGUMENT, UNPRINTED_COMMANDS
 
 _TRIVIAL = re.compile(
-    r"\\\$|\$"  # delimiters, money
+    r"(?<!\\)\$"  # a delimiter; \$ is money, which counts
     r"|(?<!\\)\\(?:[()\[\]]|left(?![A-Za-z])|right(?![A-Za-z])|[Bb]igg?[lrm]?(?![A-Za-z])|displaystyle(?![A-Za-z])|!)"
 )
 _SPACE = re.compile(r"(?<!\\)\\[,;: ]|~|\\q?quad(?![A-Za-z])|\s")

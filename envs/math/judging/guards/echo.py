@@ -18,7 +18,14 @@ import re
 from verigym.envs.math.equality.budget import ANSWER_WORK, WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
 from verigym.envs.math.equality.values import compare_values
-from verigym.envs.math.judging.guards.reduced import divides, is_polynomial, is_power_of_ten, is_reduced
+from verigym.envs.math.judging.guards.reduced import (
+    divides,
+    is_factored,
+    is_polynomial,
+    is_power_of_ten,
+    is_reduced,
+    leaves_polynomials,
+)
 from verigym.envs.math.judging.guards.unworked import claims, is_residue
 from verigym.envs.math.judging.names import split_names
 from verigym.envs.math.judging.question import computations, formulas, matrices
@@ -40,11 +47,12 @@ from verigym.envs.math.tree import (
 )  # fmt: skip
 
 _EXPAND = re.compile(r"\b(?:expan[ds]|multiply)", re.IGNORECASE)
+_TRANSCENDENTAL = frozenset("sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln log".split())
 _OPERATIONS = (Add, Mul, Neg, Div, Pow, Root, Call)
 MAX_PARTS = 400
 """Answers with more nodes are not searched for parts of the question."""
 MAX_CHECKS = 8
-"""At most this many parts of the question are compared with the answer by value."""
+"""At most this many parts of the question are compared with the gold by value."""
 
 
 REPEATS = "it repeats the question"
@@ -104,7 +112,9 @@ class _Guard:
             return False
         copies = {part for part in parts if part in self.formulas.shapes and not is_literal(part)}
         checked = sorted(copies - self.known - {side}, key=repr)[:MAX_CHECKS]
-        return any(compare_values(side, part, work=self.work).verdict == "same" for part in checked)
+        # The answer may hold the part in something that cannot be evaluated: \max(E, E).
+        whole = self.golds[0] if len(self.golds) == 1 else side
+        return any(compare_values(whole, part, work=self.work).verdict == "same" for part in checked)
 
     def _is_computed(self, side: Node) -> bool:
         """Return whether the question is a computation of the gold, and the answer another one."""
@@ -116,7 +126,9 @@ class _Guard:
             return False
         exercises = [one for one in exercises if compare_values(gold, one, work=self.work).verdict == "same"]
         if not exercises or rational(gold, self.work) is None:
-            return bool(exercises) and not is_reduced(side, self.work)
+            # \sin 75^\circ for \cos 15^\circ, where the gold has roots
+            calls = not any(map(_is_transcendental, walk(gold))) and any(map(_is_transcendental, walk(side)))
+            return bool(exercises) and (calls or not is_reduced(side, self.work))
         fractions = is_fraction(side) and not any(map(is_fraction, exercises))  # 2/4 for 1/4 + 1/4, not for 6/12
         return is_literal(gold) and not (fractions or is_literal(side) or is_power_of_ten(side))
 
@@ -136,16 +148,20 @@ class _Guard:
         equal = [one for one in wholes[:MAX_CHECKS] if compare_values(side, one, work=self.work).verdict == "same"]
         if not equal or gold in equal:
             return False
-        wanted, given = _is_factored(gold), _is_factored(side)
-        if wanted is not given and all(_is_factored(one) is given for one in equal):
+        wanted, given = is_factored(gold), is_factored(side)
+        if wanted is not given and all(is_factored(one) is given for one in equal):
             return True
         if is_reduced(gold, self.work) and not is_reduced(side, self.work):
             return True
-        if is_polynomial(gold) and divides(side):
+        if is_polynomial(gold) and (divides(side) or leaves_polynomials(side)):
             return True
-        if is_polynomial(gold) and isinstance(side, Add) and _EXPAND.search(self.question) and any(map(_is_factored, equal)):
-            return any(map(_is_factored, walk(side))) and not any(map(_is_factored, walk(gold)))
-        return not wanted and any(_is_factored(one) and _sums(one) & _sums(side) - _sums(gold) for one in equal)
+        if is_polynomial(gold) and isinstance(side, Add) and _EXPAND.search(self.question) and any(map(is_factored, equal)):
+            return any(map(is_factored, walk(side))) and not any(map(is_factored, walk(gold)))
+        return not wanted and any(is_factored(one) and _sums(one) & _sums(side) - _sums(gold) for one in equal)
+
+
+def _is_transcendental(node: Node) -> bool:
+    return isinstance(node, Call) and node.name in _TRANSCENDENTAL
 
 
 def _sums(node: Node) -> set[Node]:
@@ -155,15 +171,6 @@ def _sums(node: Node) -> set[Node]:
         if isinstance(part, Mul | Pow | Neg):
             sums |= {one for one in children(part) if isinstance(one, Add) and not is_plain(one)}
     return sums | {shape(Neg(one)) for one in sums}
-
-
-def _is_factored(node: Node) -> bool:
-    """Return whether a tree is a product of two or more factors with variables, one of them a sum."""
-    while isinstance(node, Neg | Div):
-        node = node.of if isinstance(node, Neg) else node.top
-    factors = [factor for factor in (node.factors if isinstance(node, Mul) else (node,)) if not is_plain(factor)]
-    sums = [factor for factor in factors if isinstance(factor.base if isinstance(factor, Pow) else factor, Add)]
-    return bool(sums) and (len(factors) > 1 or isinstance(factors[0], Pow))
 
 
 def _keeps_factor(question: str, gold: Node, answer: Node, work: WorkBudget) -> bool:

@@ -12,8 +12,8 @@ from math import gcd
 
 from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.judging.shapes import is_lowest
-from verigym.envs.math.tree import Add, Call, Div, Mul, Neg, Node, Number, Pow, Root, Symbol, symbols, walk
+from verigym.envs.math.judging.shapes import is_lowest, is_plain
+from verigym.envs.math.tree import FUNCTIONS, Add, Call, Div, Mul, Neg, Node, Number, Pow, Root, Symbol, symbols, walk
 
 MAX_RADICAND = 10**9
 _MAX_FACTOR = 1000
@@ -46,6 +46,28 @@ def divides(node: Node) -> bool:
     )
 
 
+def is_factored(node: Node) -> bool:
+    """Return whether a tree is a product of two or more factors with variables, one of them a sum."""
+    while isinstance(node, Neg | Div):
+        node = node.of if isinstance(node, Neg) else node.top
+    factors = [factor for factor in (node.factors if isinstance(node, Mul) else (node,)) if not is_plain(factor)]
+    sums = [factor for factor in factors if isinstance(factor.base if isinstance(factor, Pow) else factor, Add)]
+    return bool(sums) and (len(factors) > 1 or isinstance(factors[0], Pow))
+
+
+def leaves_polynomials(node: Node) -> bool:
+    """Return whether `node` has a root, a function or a power with a letter in it, of which no polynomial is made."""
+    return any(
+        (isinstance(part, Root) or (isinstance(part, Call) and part.name in FUNCTIONS) or _is_odd_power(part))
+        and bool(symbols(part))
+        for part in walk(node)
+    )
+
+
+def _is_odd_power(node: Node) -> bool:
+    return isinstance(node, Pow) and not (_is_integer(node.exponent) and not symbols(node.exponent))
+
+
 def _is_left(node: Node, work: WorkBudget) -> bool:
     if isinstance(node, Add | Mul | Div | Pow | Root | Call) and rational(node, work) is not None:
         power = isinstance(node, Pow) and isinstance(node.base, Number) and _is_integer(node.exponent)
@@ -61,7 +83,7 @@ def _is_left(node: Node, work: WorkBudget) -> bool:
             bases = [factor.base if isinstance(factor, Pow) else factor for factor in factors]
             return sum(map(is_lowest, factors)) > 1 or _same_degree(factors) or len(set(bases)) < len(bases)
         case Div(top, bottom):
-            return gcd(_coefficient(top), _coefficient(bottom) * _radicands(bottom)) > 1 or _same_degree((top, bottom))
+            return gcd(coefficient(top), coefficient(bottom) * _radicands(bottom)) > 1 or _same_degree((top, bottom))
         case Add(terms):
             return len({kind_of(term) for term in terms}) < len(terms)
     return False
@@ -89,11 +111,11 @@ def _same_degree(parts: tuple[Node, ...]) -> bool:
     return len(set(degrees)) < len(degrees)
 
 
-def _coefficient(node: Node) -> int:
+def coefficient(node: Node) -> int:
     """Return the integer factor of a term, or of all terms of a sum."""
     node = node.of if isinstance(node, Neg) else node
     if isinstance(node, Add):
-        return gcd(*map(_coefficient, node.terms))
+        return gcd(*map(coefficient, node.terms))
     for factor in node.factors if isinstance(node, Mul) else (node,):
         if isinstance(factor, Number) and factor.value.denominator == 1:
             return int(factor.value)
@@ -104,15 +126,15 @@ def _radicands(node: Node) -> int:
     roots = [one for one in (node.factors if isinstance(node, Mul) else (node,)) if isinstance(one, Root)]
     product = 1
     for root in roots:
-        product *= _coefficient(root.of)
+        product *= coefficient(root.of)
     return product
 
 
 def goes_out(top: Node, bottom: Node) -> bool:
     r"""Return whether the integer denominator `bottom` divides the coefficient of the numerator `top`: `\frac{10\pi}{2}`."""
     by = bottom.of if isinstance(bottom, Neg) else bottom
-    divisor = _coefficient(by) if isinstance(by, Number) else 1
-    return divisor > 1 and not isinstance(top, Add) and _coefficient(top) % divisor == 0
+    divisor = coefficient(by) if isinstance(by, Number) else 1
+    return divisor > 1 and not isinstance(top, Add) and coefficient(top) % divisor == 0
 
 
 def kind_of(term: Node) -> Node:

@@ -23,7 +23,8 @@ from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
 from verigym.envs.math.judging.guards.reduced import goes_out, kind_of
 from verigym.envs.math.judging.guards.unworked import claims, is_residue
-from verigym.envs.math.judging.shapes import shape
+from verigym.envs.math.judging.shapes import is_literal, shape
+from verigym.envs.math.judging.statements.congruences import Congruence, congruence
 from verigym.envs.math.judging.statements.statements import is_equation
 from verigym.envs.math.tree import (
     BINDERS,
@@ -54,6 +55,7 @@ from verigym.envs.math.tree import (
 
 _NUMERIC = (Number, Constant, Add, Mul, Neg, PlusMinus, Div, Pow, Root, Call, Percent, Quantity)
 _CLOSED = frozenset(("factorial", "doublefactorial", "binom", "perm"))
+_AT_ZERO = frozenset("sin cos tan sec arcsin arctan sinh cosh tanh exp".split())
 _ONE = Number(Fraction(1))
 
 
@@ -80,6 +82,18 @@ def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget,
     if not any(_is_ratio(part) for part in walk(gold)):
         answer = rebuild(answer, lambda part: Div(*part.sides) if _is_ratio(part) else part)
     return any(not any(_answers(side, work, exact, bare) for side in sides) for sides in _claimed(answer, question))
+
+
+def leaves_residue(gold: Node, answer: Node, question: str) -> bool:
+    r"""Return whether `answer`, which equals `gold`, is a congruence whose residue is not worked out: `x \equiv 7^{100}`."""
+    given, wanted = congruence(answer), congruence(gold)
+    if given is None or not question.strip():
+        return False
+    return is_literal(_residue(wanted) if wanted else gold) and not is_literal(_residue(given))
+
+
+def _residue(of: Congruence) -> Node:
+    return of.residue.args[0] if isinstance(of.residue, Call) and of.residue.name == "mod" else of.residue
 
 
 def leaves_matrices(gold: Node, answer: Node, question: str) -> bool:
@@ -160,6 +174,8 @@ def is_worked_out(node: Node, work: WorkBudget) -> bool:
         return True
     if _value(node, work) is not None:
         return _is_numeral(node, work)
+    if _is_known(node):
+        return False
     match node:
         case Neg(of) | PlusMinus(of, _):
             return not isinstance(of, Neg | PlusMinus) and is_worked_out(of, work)
@@ -178,6 +194,16 @@ def is_worked_out(node: Node, work: WorkBudget) -> bool:
         case Call(name, args):
             return name in BINDERS or all(is_worked_out(arg, work) for arg in args)
     return True
+
+
+def _is_known(node: Node) -> bool:
+    """Return whether everyone knows the value of a power or function: e^0, e^1, arctan 0, ln 1."""
+    match node:
+        case Pow(_, Number(0 | 1)) | Call("ln" | "log", (Number(1) | Constant("e"), *_)):
+            return True
+        case Call(name, (Number(0),)):
+            return name in _AT_ZERO
+    return False
 
 
 def _bare(term: Node) -> Node:
