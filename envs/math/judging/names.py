@@ -1,13 +1,15 @@
 r"""Recognises names of results, which claim no value: the left sides of `x = 5`, `f(2) = 5`, `|AB| = 5`, `(p,q) = (3,2)`.
 
-A negative, power, root or modulus of a letter is a name only if the question asks for it: `-x = 5` does not say 5, nor does
-`x^2 = 5` if the question states that x^2 = 25.
+A negative, power, root or modulus of a letter is a name only if the question asks for it, as a formula or in words: `-x = 5`
+does not say 5, nor does `x^2 = 5` if the question states that x^2 = 25; `|z| = 5` says the modulus of z.
 """
 
 from __future__ import annotations
 
+import re
+
 from verigym.envs.math.judging.quantities.measures import counts_things
-from verigym.envs.math.judging.question import asks, speaks_of
+from verigym.envs.math.judging.question import MAX_CHARS, asks, speaks_of
 from verigym.envs.math.judging.texts import names_something
 from verigym.envs.math.tree import (
     FUNCTIONS,
@@ -32,6 +34,17 @@ from verigym.envs.math.tree import (
     walk,
 )  # fmt: skip
 
+_CALLED = {
+    name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE)
+    for name, words in {
+        "abs": "modulus|absolute value|magnitude",
+        "norm": "norm|magnitude|length",
+        "conj": "conjugate",
+        "re": "real part",
+        "im": "imaginary part",
+    }.items()
+}
+_INVERSE = re.compile(r"\binverse\b", re.IGNORECASE)
 _BENT = frozenset("abs norm floor ceil factorial doublefactorial exp ln log conj sign re im".split())
 
 
@@ -71,7 +84,17 @@ def _is_name(node: Node, question: str) -> bool:
         case Quantity(value, "degree"):  # \angle A^\circ
             return _is_name(value, question)
         case Neg() | Pow() | Root() | Call():
-            return bool(question) and bool(symbols(node)) and asks(question, node)
+            return bool(question) and bool(symbols(node)) and (asks(question, node) or _is_called(node, question))
+    return False
+
+
+def _is_called(node: Node, question: str) -> bool:
+    """Return whether the question has a word for an operation on a letter: the modulus of z, the inverse of A."""
+    match node:
+        case Call(name, (Symbol(),)) if name in _CALLED:
+            return _CALLED[name].search(question[:MAX_CHARS]) is not None
+        case Pow(Symbol(), Neg(Number(1))):
+            return _INVERSE.search(question[:MAX_CHARS]) is not None
     return False
 
 

@@ -1,6 +1,7 @@
 r"""Rewrites an answer in another notation into the gold's, to be compared like any other answer.
 
-Examples: `P(2,-1)` for a point, `x = y = z = 1` for a triple, `x \mapsto x + 1` for a function, `a < b < c` for a sorted list.
+Examples: `P(2,-1)` for a point, `x = y = z = 1` for a triple, `\operatorname{rank}(A) = 2` for a rank, `x \mapsto x + 1` for
+a function, `a < b < c` for a sorted list.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import re
 
 from verigym.envs.math.judging.question import MAX_CHARS
-from verigym.envs.math.tree import FUNCTIONS, Call, Group, Listing, NamedSet, Node, Relation, Symbol, symbols
+from verigym.envs.math.tree import FUNCTIONS, Call, Group, Listing, NamedSet, Node, Phrase, Relation, Symbol, Text, symbols
 
+_SHORT = {"tr": "trace"}
 _IN_ORDER = re.compile(r"\b(?:order|arrange|sort|rank)", re.IGNORECASE)
 
 
@@ -31,7 +33,16 @@ def written_as(gold: Node, answer: Node, question: str) -> tuple[Node, Node]:
             return gold, Listing(tuple(_point(one, two) for one, two in pairs), joiner)
         case Call():
             return gold, _point(gold, answer)
+        case Phrase((Text(words), Relation((Symbol() as of, *values), ("=",)))) if _is_operator(words, question):
+            return gold, Relation((Call(words, (of,)), *values), ("=",))
     return gold, answer
+
+
+def _is_operator(words: str, question: str) -> bool:
+    r"""Return whether the question asks for what an operator is short for: `\operatorname{Var}(X)` for the variance of X."""
+    short = words.strip().casefold()
+    spelled = _SHORT.get(short, short)
+    return len(spelled) > 2 and spelled.isalpha() and re.search(rf"\b{spelled}", question[:MAX_CHARS].casefold()) is not None
 
 
 def _tuple(items: tuple[Node, ...]) -> Node:

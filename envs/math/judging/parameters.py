@@ -1,16 +1,23 @@
-r"""Unifies freely chosen names, such as a constant of integration or the k in `2k\pi`, and the order around `and` and `or`."""
+r"""Unifies freely chosen names, such as a constant of integration or the k in `2k\pi`, and the order around `and` and `or`.
+
+A family is the same whatever its parameters are called and wherever they are counted from: `(t, 2t)` for `(k, 2k)`, `f(x) = ax`
+for `f(x) = cx`, `-n\pi` for `k\pi`, `\frac{(x+1)^2}{2} + C` for `\frac{x^2}{2} + x + C`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import permutations
 
-from verigym.envs.math.build import rebuild
+from verigym.envs.math.build import literal, minus, negative, rebuild
 from verigym.envs.math.judging.guards.unworked import claims
 from verigym.envs.math.judging.question import mentions, speaks_of
 from verigym.envs.math.judging.statements.conditions import COUNTS, without_conditions
+from verigym.envs.math.judging.statements.statements import is_equation
 from verigym.envs.math.tree import (
+    FUNCTIONS,
     Add,
     Call,
     Constant,
@@ -20,6 +27,7 @@ from verigym.envs.math.tree import (
     Neg,
     Node,
     Number,
+    Relation,
     Symbol,
     children,
     symbols,
@@ -30,7 +38,9 @@ _CONSTANTS = frozenset(("C", "c", "K", "k", "C_1", "c_1", "C_0", "c_0"))
 _FACTORS = _CONSTANTS | {"A"}
 _COMMUTE = frozenset(("and", "or", "xor", "iff"))
 _FREE = re.compile(r"[A-DKa-dk](?:_(?:[0-9]|\{[0-9]\}))?")
+_PERIODS = frozenset("klmn")
 MAX_CONSTANTS = 3
+_POINTS = (Fraction(1, 3), Fraction(7, 3), Fraction(-5, 3))
 
 
 def settled(gold: Node, answer: Node, question: str) -> Iterator[tuple[Node, Node]]:
@@ -40,9 +50,81 @@ def settled(gold: Node, answer: Node, question: str) -> Iterator[tuple[Node, Nod
     arbitrary constants, the pairs after the first assign the gold's names to them in other orders.
     """
     gold, answer, integers = without_conditions(_sorted(gold), _sorted(answer), question)
-    yield _renamed(gold, answer, question, integers)
-    for names in _renamings(gold, answer, question):
+    pair = _renamed(gold, answer, question, integers)
+    yield pair
+    for names in (*_renamings(gold, answer, question), *_family_renamings(gold, answer, question)):
         yield gold, rebuild(answer, lambda part, names=names: names.get(part, part))  # type: ignore[misc]
+    yield from _increases(*pair, question)
+    for start in _starts(*pair, question, integers):
+        yield gold, rebuild(pair[1], lambda part, start=start: start.get(part, part))  # type: ignore[misc]
+
+
+def _family_renamings(gold: Node, answer: Node, question: str) -> Iterator[dict[Node, Node]]:
+    """Yield assignments of the gold's names to the parameters of a family: a tuple in one letter, or a function of x."""
+    wanted, given = _parameters(gold, question), _parameters(answer, question)
+    old, new = sorted(given - wanted), sorted(wanted - given)
+    if old and len(given) == len(wanted) <= MAX_CONSTANTS:
+        for order in permutations(new):
+            yield {Symbol(before): Symbol(after) for before, after in zip(old, order, strict=True)}
+
+
+def _parameters(node: Node, question: str) -> frozenset[str]:
+    """Return the names in a claim that can only be parameters, because the question does not speak of them."""
+    sides = [side for claim in claims(node, question) for side in claim]
+    match node:
+        case Relation((Call(name, (Symbol(of),)), *values), _) if name not in FUNCTIONS and is_equation(node):
+            names = frozenset[str]().union(*map(symbols, values)) - {of}  # f(x) = ax + b
+            if not any(of in symbols(value) for value in values):
+                return frozenset()
+        case Group(_, _, parts) if len(parts) > 1:
+            names = frozenset[str]().union(*map(symbols, sides))  # (k, 2k)
+            if len(names) != 1 or sum(bool(symbols(part)) for part in parts) < 2:
+                return frozenset()
+        case _:
+            names = frozenset[str]().union(*map(symbols, sides))  # 2^k
+            if len(names) != 1 or not names <= COUNTS:
+                return frozenset()
+    return frozenset(name for name in names if not speaks_of(question, name))
+
+
+def _increases(gold: Node, answer: Node, question: str) -> Iterator[tuple[Node, Node]]:
+    """Yield two antiderivatives without their constants, which make good for any constant between them.
+
+    What is yielded is by how much each increases from a point; there are several, as not every formula is defined at each.
+    """
+    bodies, names = [], set()
+    for node in (gold, answer):
+        claimed = list(claims(node, question))
+        constants = [name for name in _CONSTANTS if _is_added(node, name, question)]
+        if len(constants) != 1 or not _is_free(gold, constants[0], question, frozenset()) or len(claimed[0]) != 1:
+            return
+        (value,) = claimed[0]
+        if not isinstance(value, Add):
+            return
+        rest = tuple(term for term in value.terms if not _is_term(term, constants[0]))
+        bodies.append(rest[0] if len(rest) == 1 else Add(rest))
+        names.add(symbols(bodies[-1]))
+    (common,) = names if len(names) == 1 else (frozenset[str](),)
+    if len(common) != 1:
+        return
+    (name,) = common
+    for start in _POINTS:
+        yield _increase(bodies[0], name, start), _increase(bodies[1], name, start)
+
+
+def _increase(body: Node, name: str, start: Fraction) -> Node:
+    return minus(body, rebuild(body, lambda part: literal(start) if part == Symbol(name) else part))
+
+
+def _starts(gold: Node, answer: Node, question: str, integers: frozenset[str]) -> Iterator[dict[Node, Node]]:
+    """Yield other ways to count periods: k may be -k, k + 1 or k - 1 as well."""
+    names = _names(gold, question)
+    inside = frozenset(name for part in walk(gold) if isinstance(part, Call) for name in symbols(part))  # a time, not a count
+    for name in sorted(names & _names(answer, question) & _PERIODS - inside) if len(names) == 1 else ():
+        if _is_parameter(gold, name, integers) and not speaks_of(question, name):
+            one, count = Number(Fraction(1)), Symbol(name)
+            for other in (negative(count), minus(count, one), minus(count, negative(one))):
+                yield {count: other}
 
 
 def _renamings(gold: Node, answer: Node, question: str) -> Iterator[dict[Node, Node]]:
