@@ -18,6 +18,7 @@ _LETTERED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LETTER_LAST = re.compile(r"(?P<text>.*\S)\s*[(\[]\s*(?P<marked>[a-z])\s*[)\]]\.?", re.IGNORECASE | re.DOTALL)
+_BOLD = re.compile(r"(?P<mark>[*_]{1,3}|`)(?P<of>[^*_`]+)(?P=mark)")
 # The letter A, and no article: in a bracket or before a stop; and where it is a capital.
 _MARKED_A = re.compile(r"(?<![^\W_])a(?=\s*[)\].:])|(?<=[(\[])a(?![^\W_])", re.IGNORECASE)
 _CAPITAL_A = re.compile(r"(?<![^\W_])A(?![^\W_])")
@@ -53,6 +54,8 @@ def _right(reference: MatchReference) -> int | None:
 def _chosen(reference: MatchReference, answer: str) -> int | None:
     """Return the number of the choice that an answer names; None where it names none, or one by letter and another by text."""
     answer = unicodedata.normalize("NFKC", strip_formatting(answer)).strip()
+    if bold := _BOLD.fullmatch(answer):
+        answer = bold["of"].strip()
     if answer.startswith("{") and answer.endswith("}"):
         answer = answer[1:-1].strip()
     by_text = _by_text(reference, answer)

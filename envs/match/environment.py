@@ -62,7 +62,7 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
     """Grades by comparison."""
 
     name = "match"
-    version = "4"
+    version = "5"
     reference_type = MatchReference
     options_type = MatchOptions
     expected_verdicts = ExpectedVerdicts()
@@ -119,7 +119,7 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
         if answering is None or not answering.strip():
             answer, reason = None, "the thinking never ends" if answering is None else "the completion is empty"
         else:
-            answer, reason = find_answer(answering, self.options.answer_in or kind.where)
+            answer, reason = find_answer(answering, self.options.answer_in or kind.where, kind.tags)
         if not answer:
             if completion.cut_off:
                 return Score.truncated(reason=f"cut off by the token limit: {reason}")

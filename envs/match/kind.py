@@ -73,3 +73,5 @@ class Kind:
     """Where the answer is looked for, in this order, if the option `answer_in` is None."""
     needs: Callable[[], None] | None = None
     """Raises EnvironmentFailure where a package is absent."""
+    tags: tuple[str, ...] = ()
+    """Languages of its fenced blocks. A block with one of these tags outranks all others, such as the output of the query."""

@@ -185,4 +185,11 @@ def _gold(reference: MatchReference) -> str:
     return str(reference.answer)
 
 
-SQL = Kind(frozenset({"answer", "setups", "ordered"}), _check, _judge, _gold, ("fence", "tag"))
+SQL = Kind(
+    frozenset({"answer", "setups", "ordered"}),
+    _check,
+    _judge,
+    _gold,
+    ("fence", "tag"),
+    tags=("sql", "sqlite", "sqlite3", "postgresql", "postgres", "mysql"),
+)

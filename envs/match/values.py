@@ -144,7 +144,14 @@ def _need_re2() -> None:
     full_match("", "")
 
 
-JSON = Kind(frozenset({"answer"}), _check_json, _judge_json, _gold_json, ("fence", "tag", "boxed", "all"))
+JSON = Kind(
+    frozenset({"answer"}),
+    _check_json,
+    _judge_json,
+    _gold_json,
+    ("fence", "tag", "boxed", "all"),
+    tags=("json", "jsonc", "json5"),
+)
 LIST = Kind(
     frozenset({"answer", "ordered", "tolerance", "relative_tolerance"}), _check_list, _judge_list, _gold_list, ("boxed", "tag")
 )

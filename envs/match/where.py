@@ -17,11 +17,12 @@ class Place(NamedTuple):
     how: str
 
 
-def find_answer(text: str, places: Sequence[Where]) -> Place:
+def find_answer(text: str, places: Sequence[Where], tags: Sequence[str] = ()) -> Place:
     r"""Return the answer at the first of `places` that has an answer; `text` is the completion without its thinking.
 
-    If a place occurs several times in `text`, its last occurrence counts. No answer is returned if the box has only a part of
-    the stated answer (`-\boxed{5}`, or two boxes joined by "or").
+    Of fenced blocks, those whose language is in `tags` outrank the others. If a place occurs several times in `text`, its last
+    occurrence counts. No answer is returned if the box has only a part of the stated answer (`-\boxed{5}`, or two boxes joined
+    by "or").
     """
     for place in places:
         if place == "boxed":
@@ -31,7 +32,7 @@ def find_answer(text: str, places: Sequence[Where]) -> Place:
             if extraction.part or extraction.row is not None:
                 return Place(None, "the box holds only a part of the answer")
             return Place((extraction.text + extraction.after).strip(), "boxed")
-        inner = _PLACES[place](text)
+        inner = _fenced(text, tags) if place == "fence" else _PLACES[place](text)
         if inner is not None:
             return Place(inner.strip(), place)
     return Place(None, f"no answer found as {' or '.join(places)}")
@@ -43,9 +44,10 @@ def _tagged(text: str) -> str | None:
     return text[start + len("<answer>") : end] if start >= 0 else None
 
 
-def _fenced(text: str) -> str | None:
+def _fenced(text: str, tags: Sequence[str]) -> str | None:
     fences, _ = blocks(text)
-    return fences[-1].code(text) if fences else None
+    of_kind = [block for block in fences if block.tag in tags] or fences
+    return of_kind[-1].code(text) if of_kind else None
 
 
-_PLACES: dict[Where, Callable[[str], str | None]] = {"tag": _tagged, "fence": _fenced, "label": after_label, "all": str}
+_PLACES: dict[Where, Callable[[str], str | None]] = {"tag": _tagged, "label": after_label, "all": str}
