@@ -77,6 +77,10 @@ def register(name: str) -> Callable[[C], C]:
     """
 
     def add(cls: C) -> C:
+        if not isinstance(cls, type):
+            raise UsageError(
+                f"environment {name!r}: {cls!r:.200} is no class; register the class, before it is made with options"
+            )
         if issubclass(cls, BaseEnvironment):
             require_declared(cls)
         origin = f"{cls.__module__}:{cls.__qualname__}"
@@ -188,7 +192,11 @@ def _at(place: str) -> type[BaseEnvironment[Any, Any]]:
         raise UsageError(f"environment {place!r}: {_EXPECTED}: module {module!r} has no {attribute!r}{hint}")
     # Nothing else may be called with the options of a configuration, which may come from elsewhere.
     if not (isinstance(found, type) and issubclass(found, BaseEnvironment)):
-        raise UsageError(f"environment {place!r} is no class that extends BaseEnvironment; name one that does")
+        composed = not isinstance(found, type) and isinstance(found, Environment)
+        raise UsageError(
+            f"environment {place!r} is no class that extends BaseEnvironment; name one that does"
+            + (". A composition works in Python, and as `format:` or `add:` of a source in a configuration" if composed else "")
+        )
     require_declared(found)
     return found
 

@@ -237,6 +237,11 @@ class Composition(ABC):
         """
         for part, fields in reference.items():
             if part not in self.parts:
+                if outer := next((name for name, one in self.parts.items() if part in getattr(one, "parts", ())), None):
+                    raise UsageError(
+                        f"{self.name!r} has no part {part!r}, but its part {outer!r} has: write "
+                        f"**{{{outer!r}: {{{part!r}: {{'field': value}}}}}}"
+                    )
                 first = next(iter(self.parts))
                 form = f"{first}={{'field': value}}" if first.isidentifier() else f"**{{{first!r}: {{'field': value}}}}"
                 raise UsageError(

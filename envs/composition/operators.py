@@ -52,6 +52,10 @@ class WeightedSum(Composition):
         allow_shaping_to_dominate: bool = False,
     ) -> None:
         given = dict(environments or {})
+        if not isinstance(weights, Mapping):
+            raise UsageError(
+                f"weighted sum: the weights are {weights!r:.200}; expected a mapping, {{'math': 1.0, 'format': 0.1}}"
+            )
         for part, weight in weights.items():
             if not isinstance(weight, int | float) or not math.isfinite(weight):
                 raise UsageError(f"weighted sum: the weight of {part!r} is {weight!r}; expected a finite number")
@@ -194,8 +198,10 @@ class _Extreme(Composition):
     _default_name: str
 
     def __init__(
-        self, parts: Parts, *, name: str | None = None, primary: str | None = None, optional: Sequence[str] = ()
+        self, parts: Parts, *more: Part, name: str | None = None, primary: str | None = None, optional: Sequence[str] = ()
     ) -> None:
+        if more:
+            raise UsageError(f"{self._default_name}: give the parts as one list, [{parts!r}, {', '.join(map(repr, more))}]")
         environments = _resolve(parts)
         if not environments:
             raise UsageError(f"{self._default_name}: no parts given")
@@ -305,6 +311,8 @@ def _resolve(parts: Parts) -> dict[str, Environment]:
         UsageError: a part name stands twice, or a part is neither a registry name nor an environment.
     """
     pairs: Iterable[tuple[str, Part]]
+    if not isinstance(parts, Iterable) or isinstance(parts, str):
+        raise UsageError(f"the parts are {parts!r}; expected a list of them, ['math', 'format'], or a mapping with their names")
     if isinstance(parts, Mapping):
         pairs = parts.items()
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -43,6 +44,9 @@ def settle(sock: socket.socket, memory_bytes: int | None, parent_pid: int) -> No
     """
     sock.set_inheritable(False)
     os.setsid()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which drops one that came while the process started
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGINT, before)
     # Not hardened: an environment may have to make namespaces or containers of its own.
     confine(memory_bytes=memory_bytes, die_with_parent=True, hardened=False)
     if not parent_is(parent_pid):  # it died before the line above

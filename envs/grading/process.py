@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
@@ -115,7 +116,14 @@ class ChildProcess:
             with _variables(self._variables), warnings.catch_warnings():
                 if self._method == "fork":  # a fork of several threads may hang, which is met like any other hang
                     warnings.simplefilter("ignore", DeprecationWarning)
-                process.start()
+                # Ctrl-C reaches the whole group, and a child that is starting would print a traceback; `settle` unblocks it.
+                if self._method == "spawn":
+                    resource_tracker.ensure_running()  # which unblocks it too, when it starts
+                blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                try:
+                    process.start()
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         except Exception as error:
             self._discard()
             kind = WorkerStartError if isinstance(error, OSError) else NeverStarts

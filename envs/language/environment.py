@@ -132,7 +132,9 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
         target = language_of(request)
         if target is None:
             raise EnvironmentFailure(
-                "gold_invalid", "the language of the prompt cannot be told; name it: env.prompt(..., language='fr')"
+                "gold_invalid",
+                "the language of the prompt cannot be told; name it: env.prompt(..., language='fr'), or `--reference "
+                "language=COLUMN` of verigym grade",
             )
         return target
 

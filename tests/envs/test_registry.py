@@ -105,6 +105,15 @@ def test_only_environments_are_called(name):
         load(name)
 
 
+def test_a_composition_is_no_class_and_has_its_own_places(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_compositions.py").write_text("import verigym\nboth = verigym.AllOf(['format', 'length'])\n")
+    with pytest.raises(UsageError, match="A composition works in Python, and as `format:` or `add:` of a source"):
+        load("my_compositions:both")
+    with pytest.raises(UsageError, match="is no class; register the class, before it is made"):
+        register("own-both")(load("format"))
+
+
 @pytest.mark.parametrize("name", ["no_such_module_here:Own", "sample_envs:Nothing", "sample_envs:", ":Own", "a.b c:D", "::"])
 def test_a_place_without_an_environment(name):
     with pytest.raises(UsageError, match="expected module:Class, in this folder or installed: "):

@@ -51,6 +51,12 @@ def test_pass_and_majority_by_group():
     assert [(at.k, at.value, at.groups) for at in summary.majority_at] == [(1, 0.5, 3), (2, 0.25, 2)]
 
 
+def test_verdicts_without_answers_have_no_majority():
+    silent = Score.correct()
+    summary = summarise([line(silent, group="a"), line(silent, group="a")])
+    assert [at.value for at in summary.pass_at] == [1.0, 1.0] and [at.value for at in summary.majority_at] == [None, None]
+
+
 def test_unscored_samples_leave_their_group():
     lines = [line(RIGHT, group="a"), line(FAILED, group="a"), line(RIGHT, group="b"), line(RIGHT, group="b")]
     summary = summarise(lines, ks=[2])

@@ -144,7 +144,9 @@ def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) 
         if name not in used:
             known = {field for stage in stages for field in stage.kind.config_type().model_fields}
             hint = elsewhere(name, known) or did_you_mean(name, known)
-            raise UsageError(f"{document.place(('defaults', name))}: no stage has a field {name!r}{hint}; or leave it out")
+            raise UsageError(
+                f"{document.place(('defaults', name))}: no stage in this file has a field {name!r}{hint}; or leave it out"
+            )
     for stage in pipeline.up_to(until):
         config = pipeline.expected(stage)
         with _with_place(document, stage):

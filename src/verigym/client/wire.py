@@ -146,9 +146,11 @@ def opening(
 
 
 def _written(completion: CompletionLike) -> str | dict[str, Any] | list[dict[str, Any]]:
-    if isinstance(completion, Completion):
-        return completion.model_dump(mode="json")
-    return completion if isinstance(completion, str | dict) else [dict(one) for one in completion]
+    if isinstance(completion, str | dict):
+        return completion
+    if isinstance(completion, list | tuple):
+        return [dict(one) for one in completion]
+    return Completion.of(completion).model_dump(mode="json")  # which refuses other types as `env.score` does
 
 
 def _messages(prompt: str | Sequence[Mapping[str, str]] | None) -> str | list[ChatMessage] | None:

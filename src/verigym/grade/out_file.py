@@ -42,11 +42,13 @@ def default_out(source: str) -> Path:
     """Return the default path for the scores of the input `source`.
 
     Raises:
-        UsageError: `source` is `-`, standard input, from which no name can be derived.
+        UsageError: `source` is a folder, or `-`, standard input, from which no name can be derived.
     """
     if source == "-":
         raise UsageError("missing option --out: standard input has no name to call the scores by")
     path = Path(source.removesuffix(".gz"))
+    if path.is_dir():
+        raise UsageError(f"{source}: is a directory; give one file")
     return path.with_name(f"{path.stem}.scores.jsonl")
 
 

@@ -202,12 +202,15 @@ def _majorities(database: sqlite3.Connection, ks: Sequence[int]) -> list[AtK]:
     voters = max([MAX_VOTERS, *ks])
     sums = dict.fromkeys(ks, 0.0)
     groups = dict.fromkeys(ks, 0)
+    answered = False
     rows = database.execute("SELECT grp, correct, answer FROM results ORDER BY grp, rowid") if ks else ()
     for _, members in itertools.groupby(rows, key=lambda row: row[0]):
         first = list(itertools.islice(members, voters))
         answers, correct = [row[2] for row in first], [bool(row[1]) for row in first]
+        answered = answered or any(answer is not None for answer in answers)
         for k in ks:
             if k <= len(first):
                 sums[k] += majority_at_k(answers, correct, k)
                 groups[k] += 1
-    return [AtK(k=k, value=sums[k] / groups[k] if groups[k] else None, groups=groups[k]) for k in ks]
+    # An environment whose verdicts name no answer has no majority.
+    return [AtK(k=k, value=sums[k] / groups[k] if groups[k] and answered else None, groups=groups[k]) for k in ks]

@@ -96,6 +96,10 @@ def test_shaping_may_not_dominate_unless_asked(weights):
         (lambda: AllOf([]), "no parts"),
         (lambda: WeightedSum({}), "no parts"),
         (lambda: AnyOf([3]), "expected a registry name or an environment"),
+        (lambda: AnyOf(3), "the parts are 3; expected a list"),
+        (lambda: AllOf("format"), "the parts are 'format'; expected a list"),
+        (lambda: AllOf("format", "math"), r"give the parts as one list, \['format', 'math'\]"),
+        (lambda: WeightedSum(["math", "format"]), "the weights are .*; expected a mapping"),
     ],
 )
 def test_mistakes_are_named(make, message):
@@ -232,6 +236,10 @@ def test_prompt_mistakes_are_named():
     env = weighted()
     with pytest.raises(UsageError, match="has no part 'contain'; did you mean 'contains'"):
         env.prompt("q", contain={"answer": "4"})
+    nested = Gate(POLITE, weighted(name="sum"))
+    with pytest.raises(UsageError, match=r"its part 'sum' has: write \*\*\{'sum': \{'contains': \{'field': value\}\}\}"):
+        nested.prompt("q", contains={"answer": "4"})
+    assert "contains" in str(nested.prompt("q", **{"sum": {"contains": {"answer": "4"}}}).references)
     with pytest.raises(UsageError, match="contains='4': expected the part's reference as a mapping"):
         env.prompt("q", contains="4")
     with pytest.raises(UsageError, match="reference of 'contains': field 'answer' is missing"):

@@ -139,6 +139,16 @@ def test_workers_end_with_their_parent(tmp_path, ending, signals):
         assert "KeyboardInterrupt" in err
 
 
+def test_workers_that_are_starting_are_silent_on_ctrl_c(tmp_path):
+    script = HANGING_SCRIPT.replace("grader.start()", "print('begun', flush=True); grader.start()") % "futures[0].result()"
+    process = run(tmp_path, script, start_new_session=True)
+    assert process.stdout.readline() == "begun\n"
+    assert eventually(lambda: len(children(process.pid)) >= 2)  # the workers, or one and multiprocessing's own
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0 and err.count("Traceback") == 1, err
+
+
 FORKED_SCRIPT = """
     import os
     from sample_envs import ScriptedEnvironment

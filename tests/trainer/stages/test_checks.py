@@ -185,5 +185,7 @@ def test_a_default_that_no_stage_has_is_suggested(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     stage = "name: one, kind: sft, model: some/model, demonstrations: [{environment: arithmetic}]"
     path.write_text(f"output: out\ndefaults: {{lr: 1}}\nstages:\n  - {{{stage}}}\n")
-    with pytest.raises(UsageError, match=r"pipeline.yaml:2: no stage has a field 'lr'; here: `learning_rate`; or leave it out"):
+    with pytest.raises(
+        UsageError, match=r"pipeline.yaml:2: no stage in this file has a field 'lr'; here: `learning_rate`; or leave it out"
+    ):
         read_pipeline(path)

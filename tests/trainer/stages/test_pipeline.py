@@ -240,7 +240,7 @@ def test_the_command_line(finished: Path, capsys: pytest.CaptureFixture[str]) ->
         ("name: rl", "name: base", "two stages are called 'base'"),
         ("name: rl", "name: My RL", "field 'name': expected small letters"),
         ("environment: units", "environment: units\n      weihgt: 2", "unknown field 'demonstrations.1.weihgt'"),
-        ("loggers: []", "logers: []", "no stage has a field 'logers'"),
+        ("loggers: []", "logers: []", "no stage in this file has a field 'logers'"),
         ("seed: 1\n", "seed: 1\n  x: 2\n", "not YAML"),
         ("seed: 1\n", "sead: 1\n", "unknown field 'sead'; did you mean 'seed'?"),
         ("kind: sample", "kind: sample\n    output: here", "a stage's folder is the pipeline's affair"),
