@@ -79,13 +79,15 @@ Opts = TypeVar("Opts", bound=TextOptions)
 
 _WRAPPED = re.compile(r"\\(?:text|mathrm|texttt|textbf|mathbf|textit|mathtt)\{([^{}]*)\}")
 _SPACES = re.compile(r"\\[,;: ]|\\q?quad(?![A-Za-z])|~")
-_ARROWS = re.compile(r"\\(?:to|rightarrow|longrightarrow)(?![A-Za-z])|\u2192")
+_ARROWS = re.compile(r"\\(?:to|(?:long)?rightarrow|(?:Long)?Rightarrow|implies)(?![A-Za-z])|[\u2192\u21d2\u27f6]")
+_DASHES = re.compile(r"[\u2010-\u2015\u2212]|\{-\}|-{2,3}")
 
 
 def plain(text: str) -> str:
-    r"""Return `text` without LaTeX markup: `$`, `\text{...}`, LaTeX spaces and arrows."""
+    r"""Return `text` without LaTeX markup (`$`, `\text{...}`, spaces, arrows), with one kind of dash, and no full stop."""
     text = _WRAPPED.sub(r"\1", text.strip().strip("$"))
-    return _ARROWS.sub(" -> ", _SPACES.sub(" ", text)).strip()
+    text = _DASHES.sub("-", _ARROWS.sub(" -> ", _SPACES.sub(" ", text))).strip()
+    return text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
 
 
 class TextPuzzle(GeneratedTasks[R, Opts]):

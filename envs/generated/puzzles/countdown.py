@@ -65,7 +65,7 @@ class CountdownEnvironment(TextPuzzle[CountdownReference, CountdownOptions]):
     """Countdown, judged by a small parser of arithmetic expressions; nothing is evaluated as a program."""
 
     name = "countdown"
-    version = "1"
+    version = "2"
     reference_type = CountdownReference
     options_type = CountdownOptions
 

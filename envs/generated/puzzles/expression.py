@@ -8,9 +8,10 @@ from fractions import Fraction
 LONGEST = 300
 DEEPEST = 40
 _TOKEN = re.compile(r"\s*(?:([0-9]{1,9})(?![0-9.])|([-+*/(){}=])|(\\(?:frac|dfrac|tfrac)(?![A-Za-z])))", re.ASCII)
-_SPELLED = {"\u00d7": "*", "\u22c5": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "[": "(", "]": ")"}
-_COMMANDS = re.compile(r"\\(times|cdot|div|left|right)(?![A-Za-z])")
-_MEANING = {"times": "*", "cdot": "*", "div": "/", "left": "", "right": ""}
+_SPELLED = {"\u00d7": "*", "\u2217": "*", "\u22c5": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "[": "(", "]": ")"}
+_COMMANDS = re.compile(r"\\(times|cdot|ast|div|left|right|[Bb]igg?[lr]?)(?![A-Za-z])")
+_MEANING = {"times": "*", "cdot": "*", "ast": "*", "div": "/"}
+_UNBRACED = re.compile(r"\\[dt]?frac ?([0-9]) ?([0-9])")
 
 
 class Unreadable(ValueError):
@@ -45,11 +46,10 @@ class _Reader:
 
     def product(self, depth: int) -> Fraction:
         value = self.part(depth)
-        while self.peek() in ("*", "/"):
-            sign = self.peek()
+        while (sign := self.peek()) in ("*", "/"):
             self.at += 1
             factor = self.part(depth)
-            value = value * factor if sign == "*" else _quotient(value, factor)
+            value = _quotient(value, factor) if sign == "/" else value * factor
         return value
 
     def part(self, depth: int) -> Fraction:
@@ -94,7 +94,8 @@ def work_out(text: str) -> tuple[Fraction, list[int], Fraction | None]:
     """
     if len(text) > LONGEST:
         raise Unreadable(f"is longer than {LONGEST} characters")
-    text = _COMMANDS.sub(lambda found: _MEANING[found[1]], text).strip().rstrip(".")
+    text = _COMMANDS.sub(lambda found: _MEANING.get(found[1], ""), text).strip().rstrip(".")
+    text = _UNBRACED.sub(r"\\frac{\1}{\2}", text)
     text = "".join(_SPELLED.get(char, char) for char in text)
     tokens, place = [], 0
     while place < len(text):

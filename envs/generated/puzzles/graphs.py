@@ -65,7 +65,7 @@ class GraphReference(TextReference):
 
 def wrong(reference: GraphReference, answer: str) -> str:
     """Return what is wrong with the path `answer`, or an empty string if it is a shortest path."""
-    path = [node.strip() for node in re.split(r"->|[-,\u2013\u2014]", answer)]
+    path = [node.strip() for node in re.split(r"->|[-,]", answer)]
     if path[0] != reference.start or path[-1] != reference.goal:
         return f"not a path from {reference.start} to {reference.goal}"
     table, total = lengths(reference.edges), 0
@@ -83,7 +83,7 @@ class GraphsEnvironment(TextPuzzle[GraphReference, TextOptions]):
     """Shortest paths: by the number of edges at levels 1 and 2, and by the sum of the edge lengths from level 3 on."""
 
     name = "graphs"
-    version = "1"
+    version = "2"
     reference_type = GraphReference
     options_type = TextOptions
 
