@@ -32,6 +32,7 @@ OF_PLAIN_VALUES = frozenset(
 """Attributes of plain values, arrays and tables. A test that uses one of them may expect a plain value, array or table."""
 _LEAVING = ("exit", "_exit", "quit", "skip", "skipTest", "fail", "xfail")
 _BUILT_IN = vars(builtins).keys()
+_FOLDERS = frozenset(("tmp_path", "tmpdir"))
 _CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.ExceptHandler)
 _CHOOSING = (ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -243,14 +244,15 @@ def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> s
         under_test: names that the candidate defines.
         module: name of the candidate's module.
     """
-    names = {*under_test, module}
     nodes = list(ast.walk(ast.parse(text)))
+    of_pytest = _from_fixtures(nodes)
+    names = {*under_test, module}
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == module:
             names |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
             names |= {alias.asname for alias in node.names if alias.name == module and alias.asname}
-        elif isinstance(node, ast.arg):
+        elif isinstance(node, ast.arg) and node.arg not in of_pytest:
             names.add(node.arg)
         if isinstance(node, ast.ExceptHandler) and node.name:
             names.add(node.name)
@@ -267,7 +269,23 @@ def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> s
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and names & _names_in(node):
                 names.add(node.name)
             if isinstance(node, ast.Call) and names & _names_in(node.func):
-                names |= {name for part in (*node.args, *node.keywords) for name in _names_in(part) - _BUILT_IN - _called(part)}
+                passed = {name for part in (*node.args, *node.keywords) for name in _names_in(part) - _called(part)}
+                names |= passed - _BUILT_IN - of_pytest  # a program cannot change a path
+    return names
+
+
+def _from_fixtures(nodes: list[ast.AST]) -> set[str]:
+    """Return the names of pytest's folders for a test, and of paths that are made of nothing else."""
+    bound = [pair for node in nodes for pair in _bindings(node)]
+    makers = {name for name, _ in bound}
+    names = {node.arg for node in nodes if isinstance(node, ast.arg) and node.arg in _FOLDERS} - makers
+    before = -1
+    while len(names) != before:
+        before = len(names)
+        for name in makers:
+            values = [value for other, value in bound if other == name]
+            if all(names & _names_in(value) and _names_in(value) <= names for value in values):
+                names.add(name)
     return names
 
 

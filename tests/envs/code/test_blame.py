@@ -117,3 +117,23 @@ def test_tests_that_kill_themselves_are_nobody_s_wrong_answer() -> None:
     tests = [{"type": "assert", "code": "import os\nos.kill(os.getpid(), 9)"}]
     score = env.score(env.prompt("q", tests=tests), "```python\nx = 1\n```")
     assert score.reward is None and score.error is not None and "the process of the tests was killed" in score.reason
+
+
+@pytest.mark.parametrize(
+    ("body", "is_the_tests"),
+    [
+        ("    assert f(tmp_path) == str(tmp_path)", True),
+        ("    p = tmp_path / 'a'\n    assert f(p) == str(p)", True),
+        ("    p = tmp_path / 'a'\n    p = f('') or p\n    assert f(p) == str(p)", False),
+        ("    if f('x'):\n        assert f(tmp_path) == str(tmp_path)", False),
+        ("    p = tmp_path / f('a')\n    assert f(p)", False),
+    ],
+)
+def test_a_folder_of_pytest_s_that_cannot_cross_is_the_test_s_fault(body: str, is_the_tests: bool) -> None:
+    env = CodeEnvironment()
+    code = f"from solution import f\ndef test_a(tmp_path):\n{body}"
+    score = env.score(env.prompt("q", tests=[{"type": "pytest", "code": code}]), "```python\ndef f(p):\n    return str(p)\n```")
+    if is_the_tests:
+        assert score.error is not None and score.error.kind == "gold_invalid" and "cannot cross" in score.reason
+    else:
+        assert score.reward == 0.0, score
