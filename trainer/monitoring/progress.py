@@ -59,18 +59,28 @@ class StopRequest:
         self.exit_code = 130
         self._why = ""
         self._previous: dict[signal.Signals, Any] = {}
+        self._report = sys.unraisablehook
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             self._previous = {number: signal.signal(number, self._ask) for number in SIGNALS}
+            self._report = sys.unraisablehook
+            sys.unraisablehook = self._report_others
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for number, previous in self._previous.items():
             signal.signal(number, previous)
+        if self._previous:
+            sys.unraisablehook = self._report
         # A library may have turned `_AtOnce` into an exception of its own.
         if error is not None and not isinstance(error, KeyboardInterrupt | Interrupted):
             self.refuse_to_go_on()
+
+    def _report_others(self, lost: sys.UnraisableHookArgs) -> None:
+        """Report exceptions that Python drops, but not an `_AtOnce` that came in a destructor: `begin` stops the run then."""
+        if lost.exc_type is not _AtOnce:
+            self._report(lost)
 
     def refuse_to_go_on(self) -> None:
         """Check that no signal has come in the preparation phase (see `at_once`); after `begin`, do nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -75,6 +76,20 @@ def test_a_library_that_makes_something_else_of_the_signal_hides_nothing() -> No
         stop.begin()
     with pytest.raises(ImportError, match="of its own"), StopRequest(at_once="before the first step"):
         raise ImportError("of its own")
+
+
+def test_a_signal_in_a_destructor_is_kept_until_the_run_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    class Held:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)  # Python drops what is raised here, and reports it with a traceback
+
+    before, told = sys.unraisablehook, []
+    with pytest.raises(Interrupted, match="SIGTERM: stopped before"), StopRequest(at_once="before the first step") as stop:
+        Held()
+        told.append("went on")
+        stop.begin()
+    assert told == ["went on"] and sys.unraisablehook is before
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_the_handler_is_put_back_after_an_error() -> None:
