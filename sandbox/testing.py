@@ -89,18 +89,21 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
     Raises:
         SandboxFailure: the sandbox failed.
     """
-    nothing = replace(program, source=""), replace(suite, stdout="")
+
+    def without_program() -> TestVerdict:
+        return _run_once(start, replace(program, source=""), replace(suite, stdout=""), limits)
+
     try:
         try:
             verdict = _run_once(start, program, suite, limits)
         except _Killed:
             verdict = _run_once(start, program, suite, limits)
     except _Killed as killed:
-        _run_once(start, *nothing, limits)  # where this is killed too, it is the sandbox that failed
+        without_program()  # where this is killed too, it is the sandbox that failed
         return TestVerdict(False, "candidate", RunStatus.RUNTIME, f"{killed}, twice, and not without the program")
     if verdict.fault == "test" and suite.kind == "shared" and program.source:
         # The program shared the test's process and may have forged this report. An empty program cannot.
-        if _run_once(start, *nothing, limits).fault != "test":
+        if without_program().fault != "test":
             return TestVerdict(False, "candidate", RunStatus.RUNTIME, verdict.detail)
     return verdict
 
