@@ -271,7 +271,7 @@ class Raised(_Frozen):
     error: str
     """Type and message."""
     place: str
-    """Where: `file.py:12 in judge`."""
+    """Where: `file.py:12 in judge`; `judge of NAME` where the process ended."""
     traceback: str = ""
 
     @property

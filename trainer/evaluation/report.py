@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from verigym.envs.contract.schema import Score
 from verigym.trainer.evaluation.figures import (
     ScoredSamples,
     avg,
@@ -166,32 +167,37 @@ def unscored(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any
         found: samples by model.
     """
     parts = []
-    for name, of in found.items():
-        for label in dict.fromkeys(one.source for one in of):
-            scores = [sample.score for one in of if one.source == label for sample in one.samples]
-            errors = [score.error for score in scores if score.error is not None]
-            if errors:
-                counts = {"unscored": len(errors), "samples": len(scores)}
-                again = any(error.kind != "gold_invalid" for error in errors)
-                cause = f"{errors[0].kind}: {errors[0].message}"
-                parts.append({"model": name, "source": label, **counts, "again": again, "cause": cause})
+    for name, label, scores in _by_source(found):
+        errors = [score.error for score in scores if score.error is not None]
+        if errors:
+            counts = {"unscored": len(errors), "samples": len(scores)}
+            again = any(error.kind != "gold_invalid" for error in errors)
+            cause = f"{errors[0].kind}: {errors[0].message}"
+            parts.append({"model": name, "source": label, **counts, "again": again, "cause": cause})
     return parts
 
 
+def _by_source(found: Mapping[str, Sequence[PromptSamples]]) -> Iterator[tuple[str, str, list[Score]]]:
+    """Yield each model and source with the scores of its samples."""
+    for name, of in found.items():
+        for label in dict.fromkeys(one.source for one in of):
+            yield name, label, [sample.score for one in of if one.source == label for sample in one.samples]
+
+
 def raised_on(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any]]:
-    """Return an entry for each model and source on whose samples `judge` raised: their number, that of all samples, the cause.
+    """Return an entry for each model and source that has samples on which `judge` raised.
+
+    An entry has the number of these samples, the number of all samples, and the cause of the first exception.
 
     Args:
         found: samples by model.
     """
     parts = []
-    for name, of in found.items():
-        for label in dict.fromkeys(one.source for one in of):
-            scores = [sample.score for one in of if one.source == label for sample in one.samples]
-            causes = [f"{score.raised.error} at {score.raised.place}" for score in scores if score.raised is not None]
-            if causes:
-                counts = {"judge_exceptions": len(causes), "samples": len(scores)}
-                parts.append({"model": name, "source": label, **counts, "cause": causes[0]})
+    for name, label, scores in _by_source(found):
+        causes = [f"{score.raised.error} at {score.raised.place}" for score in scores if score.raised is not None]
+        if causes:
+            counts = {"judge_exceptions": len(causes), "samples": len(scores)}
+            parts.append({"model": name, "source": label, **counts, "cause": causes[0]})
     return parts
 
 

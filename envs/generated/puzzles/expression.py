@@ -49,7 +49,7 @@ class _Reader:
         while (sign := self.peek()) in ("*", "/"):
             self.at += 1
             factor = self.part(depth)
-            value = _quotient(value, factor) if sign == "/" else value * factor
+            value = value * factor if sign == "*" else _quotient(value, factor)
         return value
 
     def part(self, depth: int) -> Fraction:
