@@ -238,6 +238,6 @@ def _state() -> dict[str, Any]:
     return {
         "children": children(os.getpid()),
         "descriptors": len(os.listdir("/proc/self/fd")),
-        "shared memory": {name for name in shared if name.startswith(("verigym", "psm_", "sem.mp-"))},
+        "shared memory": {name for name in shared if name.startswith(("psm_", "sem.mp-"))},
         "temporary": sorted(os.listdir(os.environ["TMPDIR"])) if "TMPDIR" in os.environ else [],
     }

@@ -34,6 +34,39 @@ class Unavailable(Exception):
     """Podman cannot run here; the message says why."""
 
 
+class MountNamespace:
+    """A mount namespace of its own, so that what containers mount is not seen by tests that count this machine's mounts.
+
+    Its mounts end with the last process in it.
+    """
+
+    def __init__(self) -> None:
+        held = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep infinity"]
+        self._holder = subprocess.Popen(held, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert self._holder.stdout is not None
+        with self._holder.stdout as output:
+            said = output.readline().strip()
+        if said:
+            self.close()
+            raise Unavailable(f"no mount namespace of its own: {said.decode(errors='replace')}")
+
+    def command(self, *command: str | Path, folder: Path) -> list[str]:
+        """A command that runs another one in the namespace, in the folder."""
+        return ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", f"--wdns={folder}", "--", *map(str, command)]
+
+    def close(self) -> None:
+        """End the process that holds the namespace."""
+        self._holder.kill()
+        self._holder.wait()
+
+
+def with_own_storage(directory: Path) -> list[str]:
+    """The `podman` command that keeps all it has below one folder."""
+    # runc, because crun refuses machines with both versions of control groups.
+    places = ["--root", f"{directory}/root", "--runroot", f"{directory}/run", "--tmpdir", f"{directory}/tmp"]
+    return ["podman", *places, "--cgroup-manager", "cgroupfs", "--runtime", "runc", "--events-backend", "file"]
+
+
 class Podman:
     """One service. `stop` and `start` again keep its containers, as a daemon's restart does."""
 
@@ -48,19 +81,15 @@ class Podman:
         self._before = {str(_LOCKS)} if _LOCKS.exists() else set()
         self._before |= set(glob.glob(_CGROUPS))
         self._service: subprocess.Popen[bytes] | None = None
+        self._namespace = MountNamespace()
 
     def start(self) -> None:
         """Start the service and wait until it answers."""
         place = self.directory
-        # runc, because crun refuses machines with both versions of control groups; own places for everything Podman keeps.
-        command = ["podman", "--root", f"{place}/root", "--runroot", f"{place}/run", "--tmpdir", f"{place}/tmp"]
-        command += ["--cgroup-manager", "cgroupfs", "--runtime", "runc", "--events-backend", "file"]
-        command += ["system", "service", "--time=0", self.url]
+        command = self._namespace.command(*with_own_storage(place), "system", "service", "--time=0", self.url, folder=place)
         with open(place / "log", "ab") as log:
             # conmon leaves an empty file called "oom" where the service was started when a container runs out of memory.
-            self._service = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=place
-            )
+            self._service = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         end = time.monotonic() + _STARTS_WITHIN_S
         while time.monotonic() < end and self._service.poll() is None:
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
@@ -104,7 +133,8 @@ class Podman:
             cache.mkdir(parents=True, exist_ok=True)
             unfinished = cache / f"image-{os.getpid()}.tar"
             place = {**os.environ, "TMPDIR": str(self.directory)}
-            made = subprocess.run([HERE / "image.sh", unfinished], env=place, capture_output=True, text=True, check=False)
+            command = self._namespace.command(HERE / "image.sh", unfinished, folder=HERE)
+            made = subprocess.run(command, env=place, capture_output=True, text=True, check=False)
             if made.returncode != 0:
                 unfinished.unlink(missing_ok=True)
                 raise Unavailable(f"the image could not be made: {made.stderr.strip()[-800:]}")
@@ -128,10 +158,7 @@ class Podman:
                     client.api.remove_container(container["Id"], force=True, v=True)
         self.stop()
         self._await_helpers()
-        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
-            mounts = [line.split()[1] for line in file]
-        for mount in sorted((m for m in mounts if m.startswith(f"{self.directory}/")), reverse=True):
-            subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
+        self._namespace.close()
         shutil.rmtree(self.directory, ignore_errors=True)
         if str(_LOCKS) not in self._before:
             _LOCKS.unlink(missing_ok=True)

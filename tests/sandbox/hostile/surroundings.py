@@ -13,13 +13,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.sandbox.traces import waiting
+from tests.sandbox.traces import mounts, waiting
 
 PORT = 45871
 SECRET = "s3cr3t-canary"
 # How the cases name what they make.
 _MARKS = ("verigym_", "vg_", "PWNED", "acct", "evil", "fill", "node", "x", "y", "-rf", "$(")
-_OTHERS = ("/containers", "overlay", "/netns", "podman", "storage")  # mounts and sockets of containers beside this test
 
 
 @contextlib.contextmanager
@@ -62,9 +61,8 @@ class Host:
     @classmethod
     def look(cls, canary: Path) -> Host:
         """Take a snapshot."""
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         return cls(
-            mounts=frozenset(line for line in mounts if not any(word in line for word in _OTHERS)),
+            mounts=frozenset(mounts()),
             hostname=socket.gethostname(),
             environment=dict(os.environ),
             canary=tuple(sorted((path.name, path.read_bytes()) for path in canary.iterdir())),
@@ -88,11 +86,8 @@ class Host:
 
 
 def _names() -> Iterator[str]:
-    """Yield the files that matter: others use /tmp too, so there only what the cases may have named or a run's user owns."""
-    for folder in ("/", "/etc", "/run", os.getcwd()):
-        with contextlib.suppress(OSError):
-            yield from (f"{folder}/{name}" for name in os.listdir(folder) if not name.startswith("."))
-    for folder in ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"):
+    """Yield the files that matter: others use these folders too, so only what the cases may have named or a run's user owns."""
+    for folder in ("/", "/etc", "/run", os.getcwd(), "/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"):
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             with contextlib.suppress(OSError):  # gone meanwhile
                 owner = os.lstat(f"{folder}/{name}").st_uid
@@ -110,7 +105,7 @@ def _listening() -> Iterator[str]:
     with contextlib.suppress(OSError), open("/proc/net/unix", encoding="utf-8", errors="replace") as file:
         for line in list(file)[1:]:
             parts = line.split()
-            if int(parts[3], 16) & 0x10000 and len(parts) > 7 and "verigym" in parts[7]:
+            if int(parts[3], 16) & 0x10000 and len(parts) > 7 and parts[7].rpartition("/")[2].lstrip("@").startswith(_MARKS):
                 yield f"unix:{parts[7]}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from needs import lack, needs, require
 
 require("fastapi", "httpx")
 
+from tests.sandbox.docker.podman import MountNamespace, Unavailable, with_own_storage  # noqa: E402
 from verigym.client import Client, RetryPolicy  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,9 +48,9 @@ class Compose:
     def __init__(self, folder: Path, port: int) -> None:
         self.folder, self.port = folder, port
         self.podman = folder / "podman"
-        own = f"--root {folder}/root --runroot {folder}/run --tmpdir {folder}/tmp"
-        own += " --cgroup-manager cgroupfs --runtime runc --events-backend file"
-        self.podman.write_text(f'#!/bin/sh\nexec podman {own} "$@"\n')
+        self.namespace = MountNamespace()
+        command = shlex.join(self.namespace.command(*with_own_storage(folder), folder=ROOT))
+        self.podman.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         self.podman.chmod(0o755)
         self.override = folder / "override.yaml"
         self.override.write_text(OVERRIDE.format(port=port))
@@ -93,10 +95,14 @@ def compose() -> Iterator[Compose]:
         lack("podman", f"not installed: {', '.join(missing)}")
     memory = "/dev/shm" if shutil.disk_usage("/dev/shm").free > 4 << 30 else None
     folder = Path(tempfile.mkdtemp(prefix="verigym-compose-", dir=memory))
-    started = Compose(folder, 8700 + os.getpid() % 1000)
+    try:
+        started = Compose(folder, 8700 + os.getpid() % 1000)
+    except Unavailable as error:
+        shutil.rmtree(folder)
+        lack("podman", error)
     try:
         packages(folder)
-        made = run(HERE / "base.sh", folder / "base.tar", TMPDIR=str(folder))
+        made = run(*started.namespace.command(HERE / "base.sh", folder / "base.tar", folder=HERE), TMPDIR=str(folder))
         if made.returncode:
             lack("podman", f"the base image could not be made: {made.stderr.strip()[-300:]}")
         imported = run(started.podman, "import", folder / "base.tar", BASE, TMPDIR=str(folder))
@@ -106,10 +112,7 @@ def compose() -> Iterator[Compose]:
         yield started
     finally:
         run(started.podman, "rm", "--all", "--force", "--time", "0")
-        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
-            mounts = [line.split()[1] for line in file]
-        for mount in sorted((mount for mount in mounts if mount.startswith(f"{folder}/")), reverse=True):
-            run("umount", "-l", mount)
+        started.namespace.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
