@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ import typer
 
 from verigym.cli.common import completion
 from verigym.cli.common.json_output import Json, Result, json_output
+from verigym.cli.common.loading import load_torch
 from verigym.cli.common.stopping import resumable
 from verigym.exit_codes import ExitCode
 
@@ -123,7 +123,7 @@ def evaluate(
     from verigym.trainer.evaluation.config import EvalConfig
 
     config = validated(EvalConfig, **fields)
-    print("loading torch and transformers", file=sys.stderr, flush=True)
+    load_torch()
     from verigym.trainer.evaluation.run import run_evaluation
 
     with resumable():

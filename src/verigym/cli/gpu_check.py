@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from verigym.cli.common.json_output import Json, Result, json_output
+from verigym.cli.common.loading import load_torch
 from verigym.exit_codes import ExitCode
 
 
@@ -35,7 +36,7 @@ def gpu_check(
     from verigym.grade.manifest import versions
     from verigym.grade.out_file import write_atomically
 
-    print("loading torch", file=sys.stderr, flush=True)
+    load_torch()
     from verigym.trainer.gpu_check.checks import CHECKS
     from verigym.trainer.gpu_check.job import machine, run_checks
 

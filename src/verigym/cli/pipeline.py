@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from verigym.cli.common.json_output import Json, Result, json_output
+from verigym.cli.common.loading import load_torch
 from verigym.cli.common.stopping import resumable
 from verigym.exit_codes import ExitCode
 from verigym.terminal import complain, printable
@@ -40,7 +40,7 @@ def run(
     from verigym.trainer.pipelines.pipeline import run_pipeline
     from verigym.trainer.pipelines.plan import read_pipeline
 
-    print("loading torch and transformers", file=sys.stderr, flush=True)
+    load_torch()
     pipeline = read_pipeline(file, until=until)
     from verigym.trainer.evaluation.report import beside
 
@@ -91,7 +91,7 @@ def plan(
 def _planned(file: Path, until: str | None, price: bool) -> Result:
     from verigym.trainer.pipelines.plan import read_pipeline
 
-    print("loading torch and transformers", file=sys.stderr, flush=True)
+    load_torch()
     from verigym.trainer.pipelines.preview import preview
 
     problems, stages = [], []

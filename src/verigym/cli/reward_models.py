@@ -5,13 +5,13 @@ torch is imported only when a command runs.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from verigym.cli.common.json_output import Json, Result, json_output
+from verigym.cli.common.loading import load_torch
 from verigym.cli.common.stopping import resumable
 from verigym.envs.contract.errors import UsageError
 from verigym.exit_codes import ExitCode
@@ -59,7 +59,7 @@ def _run(kind: str, path: Path, overrides: list[str]) -> Result:
     document = overriding(read_document(path), overrides)
     _refuse_references(document)
     config = checked(KINDS[kind].config_type(), document.fields, document)
-    print("loading torch and transformers", file=sys.stderr, flush=True)
+    load_torch()
     with resumable(), located(document):
         refuse_unstartable_stage(config)
         refuse_stage_on_this_machine(config)

@@ -10,6 +10,7 @@ import typer
 
 from verigym.cli.common import completion
 from verigym.cli.common.json_output import Json, Result, json_output
+from verigym.cli.common.loading import load_torch
 from verigym.cli.common.stopping import resumable
 from verigym.exit_codes import ExitCode
 
@@ -58,11 +59,10 @@ def train(
             return Result(ExitCode.OK, _show_price(settings) if processes is None else _show_memory(settings, processes))
     from verigym.trainer.monitoring.progress import BEFORE, StopRequest
 
-    if launched_rank() == 0:
-        print("loading torch and transformers", file=sys.stderr, flush=True)
     others = launched_rank() > 0  # torchrun's first process reports for all
     # The signals are handled from here on, because torch takes seconds to import, and the report to draw.
     with resumable(quiet=others), located(document), StopRequest(others, at_once=BEFORE) as stop:
+        load_torch(quiet=others)
         from verigym.trainer.loop import train as run
         from verigym.trainer.monitoring.report import write_report
 
@@ -127,7 +127,7 @@ def quickstart(
         raise UsageError(
             "quickstart trains in one process; start it without torchrun; several processes are for `verigym train`"
         )
-    print("loading torch and transformers", file=sys.stderr, flush=True)
+    load_torch()
     from verigym.trainer.stages.quickstart import Sizes
     from verigym.trainer.stages.quickstart import quickstart as run
 
