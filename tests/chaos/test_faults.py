@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from needs import lack
 from processes import below, send
+from warm_python import warm_python
 
 from verigym.cli import main
 
@@ -58,7 +59,7 @@ def configured(folder: Path, model: Path, **changed: Any) -> Path:
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=SECONDS)
+    return subprocess.run([*warm_python(), *command], capture_output=True, text=True, timeout=SECONDS)
 
 
 def end(output: Path) -> tuple[str, list[int]]:

@@ -40,7 +40,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
         compute_exactly(patch.setattr)
         run_all(root / "one/config.json", root / "one-masked/config.json")
         half_done = rewound(root / "one", root / "one-two", 3, model_folder)
-        done = launch(root / "two/config.json", root / "two-masked/config.json", half_done, root / "plain/config.json")
+        done = launch(
+            root / "two/config.json", root / "two-masked/config.json", half_done, root / "plain/config.json", warm=False
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         run_all(rewound(root / "two", root / "two-one", 3, model_folder))
     return root
@@ -116,11 +118,11 @@ def test_the_reference_is_replaced_in_all_processes(runs: Path) -> None:
 @pytest.mark.slow
 def test_stopped_and_killed_it_ends_with_the_same_bytes(runs: Path, model_folder: Path, tmp_path: Path) -> None:
     config = settings(tmp_path, model_folder)
-    stopped = launch(config, SIGNAL="SIGINT:1:1")
+    stopped = launch(config, warm=False, SIGNAL="SIGINT:1:1")
     assert stopped.returncode != 0
     assert stopped.stderr.count(f"stopped after step 2 of {STEPS}; go on with the same command") == 1
     assert max(path.name for path in (tmp_path / "out/checkpoints").iterdir()) == "step-00000002"
-    done = launch(config, options=["--max-restarts=1"], SIGNAL="SIGKILL:1:3")
+    done = launch(config, options=["--max-restarts=1"], warm=False, SIGNAL="SIGKILL:1:3")
     assert "exitcode: -9" in done.stderr
     assert done.returncode == 0, done.stderr[-3000:]
     assert distance(tmp_path, runs / "two") == 0

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
+from warm_python import warm_python
 
 SUPPORT = Path(__file__).parent
 STEPS = 5
@@ -70,11 +71,20 @@ MASKED: dict[str, Any] = {
 
 
 def launch(
-    *configs: Path, options: Sequence[str] = (), script: str = "run_together.py", processes: int = 2, **variables: str
+    *configs: Path,
+    options: Sequence[str] = (),
+    script: str = "run_together.py",
+    processes: int = 2,
+    warm: bool = True,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run configurations one after the other in several processes, or another script with these arguments."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *options]
-    command = [*torchrun, str(SUPPORT / script), *map(str, configs)]
+    """Run configurations one after the other in several processes, or another script with these arguments.
+
+    `warm=False` starts torchrun and the processes as users do, which takes several times as long.
+    """
+    python = warm_python() if warm else [sys.executable]
+    torchrun = [*python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *options]
+    command = [*torchrun, "--no-python", *python, str(SUPPORT / script), *map(str, configs)]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
         try:

@@ -1,0 +1,45 @@
+"""Python processes that begin with torch, transformers and the trainer imported, which takes six seconds elsewhere.
+
+They are real processes, forked from one that has done the imports; arguments, environment, folder, streams, signals and exit
+code are as with `sys.executable`. But those of one test process hash strings alike, nothing is imported anew, each has its own
+session, and SIGKILL reaches it a moment after its client: a test that is about any of these uses `sys.executable`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def warm_python() -> list[str]:
+    """The beginning of a command, to be used as `[sys.executable]` is."""
+    return [sys.executable, "-S", "-I", str(HERE / "client.py"), _server()]
+
+
+@functools.cache
+def _server() -> str:
+    """Start the server of this process and return where it listens."""
+    folder = tempfile.TemporaryDirectory(prefix="warm-python-")
+    address = f"{folder.name}/socket"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    server = subprocess.Popen(
+        [sys.executable, str(HERE / "server.py"), address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    assert server.stdin is not None and server.stdout is not None
+    atexit.register(folder.cleanup)
+    atexit.register(server.wait)
+    atexit.register(server.stdin.close)  # the server ends with its input
+    assert server.stdout.readline() == "ready\n"
+    return address
