@@ -35,7 +35,7 @@ def test_a_page_is_short_and_every_block_says_what_it_is(page: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page) and page not in RUN_BY_THEIR_OWN_TEST])
 def test_a_page_runs_as_it_stands(page: str, folder: Path) -> None:
-    ran = run_page(page, folder, extra={"OMP_NUM_THREADS": "1"})
+    ran = run_page(page, folder, extra={"OMP_NUM_THREADS": "1"}, warm=True)
     assert set(SHOWN.get(page, {})) <= set(ran)
     for name, texts in SHOWN.get(page, {}).items():
         for text in texts:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from needs import lack
+from warm_python import warm_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -71,6 +72,7 @@ def run_page(
     extra: Mapping[str, str] | None = None,
     leave_out: tuple[str, ...] = (),
     timeout_s: float = 600,
+    warm: bool = False,
 ) -> dict[str, Ran]:
     """Run the examples of a page in `folder` and check the outputs that it shows; return what each example printed.
 
@@ -80,12 +82,13 @@ def run_page(
         extra: environment variables beside those of this process.
         leave_out: examples that are not run, and whose output is not compared.
         timeout_s: wall time of one example.
+        warm: `verigym` and Python begin with torch imported; for pages of which many examples train.
 
     Raises:
         AssertionError: an example fails, or prints something else.
     """
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "COLUMNS": "120", "HF_HUB_OFFLINE": "1", **(extra or {})}
+    folders = [*([warm_commands()] if warm else []), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": os.pathsep.join(folders), "COLUMNS": "120", "HF_HUB_OFFLINE": "1", **(extra or {})}
     ran: dict[str, Ran] = {}
     last = ""
     for block in blocks(page):
@@ -113,7 +116,7 @@ def _run(page: str, block: Block, folder: Path, environment: Mapping[str, str], 
         assert block.name not in sys.stdlib_module_names, f"{page}: a file {block.name}.py would hide Python's own module"
         script = folder / f"{block.name}.py"
         script.write_text(block.text, encoding="utf-8")
-        command = [sys.executable, script.name]
+        command = ["python", script.name]
     else:
         assert block.language in BASH, f"{page}: {block.name} is neither Python nor a command, but {block.language}"
         command = ["bash", "-euo", "pipefail", "-c", block.text]

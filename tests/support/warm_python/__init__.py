@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,17 @@ HERE = Path(__file__).parent
 def warm_python() -> list[str]:
     """The beginning of a command, to be used as `[sys.executable]` is."""
     return [sys.executable, "-S", "-I", str(HERE / "client.py"), _server()]
+
+
+def warm_commands() -> str:
+    """A folder for the front of PATH: what is called `verigym` or `python` there is warm."""
+    folder = Path(warm_python()[-1]).parent / "bin"
+    if not folder.exists():
+        folder.mkdir()
+        for name, more in (("python", ""), ("verigym", " -m verigym")):
+            (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(warm_python())}{more} "$@"\n')
+            (folder / name).chmod(0o755)
+    return str(folder)
 
 
 @functools.cache
