@@ -26,6 +26,7 @@ from verigym.sandbox.spec import (
     RunStatus,
     SandboxFailure,
     as_program,
+    require_below,
 )
 from verigym.sandbox.testing import TestSuite, TestVerdict, run_tests
 
@@ -165,6 +166,8 @@ class Sandbox(ABC):
             TypeError, ValueError: an argument is wrong.
         """
         program = as_program(program)
+        for path in collect:
+            require_below(path, f"Sandbox.run: collect: {path!r}")
         stdin = _sent(stdin) if isinstance(stdin, str) else stdin
         limits = limits or Limits()
         language = languages.language(program.language)

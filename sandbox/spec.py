@@ -130,8 +130,17 @@ class Program:
     def __post_init__(self) -> None:
         object.__setattr__(self, "args", tuple(self.args))
         for path in self.files:
-            if any(part in ("", ".", "..") for part in path.split("/")):
-                raise ValueError(f"file {path!r} of a program: expected a path below the work folder, such as data/in.txt")
+            require_below(path, f"file {path!r} of a program")
+
+
+def require_below(path: str, called: str) -> None:
+    """Refuse a path that is not below the work folder.
+
+    Raises:
+        ValueError: it is not; the message begins with `called`.
+    """
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError(f"{called}: expected a path below the work folder, such as data/in.txt")
 
 
 ProgramOrSource = Annotated[Program | str, Expected("a Program, or the source of a Python program as a text")]

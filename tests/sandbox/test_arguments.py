@@ -99,6 +99,8 @@ VALUES: list[tuple[Callable[[Box], object], str]] = [
     (lambda _: api.Limits(memory_mb=-5), "limit memory_mb=-5: expected a number above 31"),
     (lambda _: api.open_sandbox(timeout="5"), "limits are given to each run: box.run(program, limits=Limits(wall_s=2))"),
     (lambda box: box.run("print(1)", "\ud800"), "stdin: character 0 is half of a surrogate pair, which UTF-8 has no bytes for"),
+    (lambda box: box.run("1", collect=["/etc/passwd"]), "collect: '/etc/passwd': expected a path below the work folder, such"),
+    (lambda box: box.run("1", collect=["a", "in/../../b"]), "collect: 'in/../../b': expected a path below the work folder"),
 ]  # fmt: skip
 
 
