@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import below, send
 from warm_python import warm_python
 
 PROGRAM = """
@@ -44,6 +45,15 @@ def test_it_does_what_a_cold_one_does(kind: str, tmp_path: Path) -> None:
         last = one.stderr.strip().splitlines()[-1:]
         done.append((one.returncode, one.stdout.replace("False", "True"), last))
     assert done[0] == done[1] and str(tmp_path) in done[0][1]
+
+
+@pytest.mark.slow
+def test_a_test_that_ends_all_its_children_does_it_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("print('well')")
+    for _ in range(2):
+        done = subprocess.run([*warm_python(), str(tmp_path / "program.py")], capture_output=True, text=True, timeout=120)
+        assert done.stdout == "well\n", done
+        send(signal.SIGKILL, below(os.getpid()))
 
 
 @pytest.mark.slow

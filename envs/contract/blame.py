@@ -2,12 +2,13 @@
 
 To decide, the grader also judges a control, which is a completion known to be valid. If only the completion makes the grader
 raise, the completion is at fault and gets LIMIT, with the floor reward. If the control makes it raise too, the grader is
-broken: the score is an ERROR without a reward. Failures that no text can cause (files, network, imports) are the grader's, and
-no control is needed. `grading/kill_rule.py` applies the same rule to worker processes that die or hang.
+broken: the score is an ERROR without a reward. Failures that no text can cause (resources, network, imports) are the grader's,
+and no control is needed. `grading/kill_rule.py` applies the same rule to worker processes that die or hang.
 """
 
 from __future__ import annotations
 
+import errno
 import sysconfig
 import traceback
 from collections.abc import Callable
@@ -16,8 +17,13 @@ from pathlib import Path
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Completion, Raised, Score
 
-# An OSError covers sockets and files; neither depends on what the model wrote once the grader is a pure function.
 OURS = (OSError, ImportError)
+"""Exceptions that no text causes, but for an OSError in OF_ARGUMENTS."""
+OF_ARGUMENTS = frozenset(
+    getattr(errno, name)
+    for name in "E2BIG EACCES EEXIST EILSEQ EINVAL EISDIR ELOOP ENAMETOOLONG ENOENT ENOEXEC ENOTDIR ENOTEMPTY EPERM".split()
+)
+"""Numbers of the OSErrors that a file's name or a command's arguments cause, which a judge may have taken from the text."""
 # The control of an environment without golds. It must take the same path through the grader as a submission; an empty text
 # would be rejected early and prove nothing.
 CONTROL_TEXT = "<think>Two and two.</think>The answer is \\boxed{4}."
@@ -33,7 +39,10 @@ _OTHERS_AT = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 
 def describe(error: BaseException) -> str:
     """Return the type and message of `error`, shortened because a grader's message may quote the whole completion."""
-    message = " ".join(str(error).split())
+    try:
+        message = " ".join(str(error).split())
+    except Exception as another:  # of the exception's own __str__
+        message = f"its text cannot be had: {type(another).__name__}"
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."
 
@@ -98,7 +107,9 @@ def _guarded(
         except EnvironmentFailure as ours:
             return ours.score(), None
         except OURS as error:
-            return Score.failed("backend", describe(error), retryable=True), error
+            if not isinstance(error, OSError) or error.errno not in OF_ARGUMENTS:
+                return Score.failed("backend", describe(error), retryable=True), error
+            errors.append(error)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # sys.exit() in a grader, or a panic of a Rust extension, must not end the trainer
@@ -127,6 +138,7 @@ def control_completion(gold: str | None) -> Completion:
 def _checked(score: object) -> Score:
     if not isinstance(score, Score):
         raise TypeError(f"the grader returned {type(score).__name__} instead of a Score (return Score.correct() or the like)")
+    score.require_consistent()
     return score
 
 

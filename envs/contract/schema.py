@@ -309,6 +309,20 @@ class Score(_Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        self.require_consistent()
+        return self
+
+    def require_consistent(self) -> None:
+        """Check what the class promises, also of a score that was made without validation (`model_copy`, `model_construct`).
+
+        Raises:
+            ValueError: reward, status and error do not go together, or a number is not finite.
+            TypeError: reward or status is of another type.
+        """
+        if not isinstance(self.status, Status) or not isinstance(self.reward, float | int | None):
+            raise TypeError(
+                f"a score's status is a Status and its reward a number or None; got {self.status!r}, {self.reward!r}"
+            )
         failed = self.status is Status.ERROR
         if (self.reward is None) is not failed or (self.error is not None) is not failed:
             raise ValueError(
@@ -324,7 +338,6 @@ class Score(_Frozen):
         for part in parts - {""}:
             if self.components.get(part) is None:
                 raise ValueError(f"steps of the part {part!r}, whose reward is not in components ({sorted(self.components)})")
-        return self
 
     @property
     def scored(self) -> bool:

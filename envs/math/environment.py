@@ -99,7 +99,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
     """Grades the final answer to a mathematical problem."""
 
     name = "math"
-    version = "9"
+    version = "10"
     reference_type = MathReference
     options_type = MathOptions
 

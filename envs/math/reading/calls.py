@@ -84,7 +84,7 @@ class Calls(BigOperators):
                 return chosen
         if self.kind == "^":
             name = self._inverse(base, name)
-        if self.kind == "(":
+        if self.kind == "(" and not self.states_condition():
             return self.applied(name, base)
         return Symbol(name)
 

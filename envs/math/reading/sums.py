@@ -157,8 +157,8 @@ class Sums(Degrees):
             return False
         elif kind == "money" and before == "num" or kind == "(" and self.ahead() in _UNIT_WORDS and self._names_unit():
             return False
-        elif kind == "(" and (self.offers() or self.says_again()):
-            return False  # (or 0.5), (= 0.5)
+        elif kind == "(" and (self.offers() or self.says_again() or self.states_condition()):
+            return False  # (or 0.5), (= 0.5), (k > 0)
         node = self.factor()
         if type(node) in _NO_FACTORS:
             self._hold(node)

@@ -237,8 +237,11 @@ def _is_checkers_fault(error: BaseException, world: TestNamespace) -> bool:
         trace = trace.tb_next
     if trace is not None and trace.tb_frame.f_code.co_filename in (TEST, SETUP):
         text = world.texts[trace.tb_frame.f_code.co_filename]
-        is_missing = type(error) in (NameError, ImportError, ModuleNotFoundError)
-        return is_missing and usage.is_always_reached(text, trace.tb_lineno)
+        if type(error) is NameError:  # a name that the text binds somewhere may be bound for other outputs
+            missing = not any(usage.binds(one, error.name) for one in world.texts.values())
+        else:
+            missing = type(error) in (ImportError, ModuleNotFoundError) and usage.imports(text, trace.tb_lineno)
+        return missing and usage.is_always_reached(text, trace.tb_lineno)
     return type(error) is TypeError and error.__traceback__ is trace
 
 

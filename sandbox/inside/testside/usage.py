@@ -8,7 +8,7 @@ import collections
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 OF_PLAIN_VALUES = frozenset(
     name
@@ -209,6 +209,38 @@ def _statement(tree: ast.AST, line: int) -> ast.stmt | None:
     """Return the innermost statement at a line."""
     around = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _spans(node, line)]
     return max(around, key=lambda node: node.lineno, default=None)
+
+
+def imports(text: str, line: int) -> bool:
+    """Return whether the statement at `line` of `text` is an import, of a module that no output chooses."""
+    return isinstance(_statement(ast.parse(text), line), ast.Import | ast.ImportFrom)
+
+
+def binds(text: str, name: str | None) -> bool:
+    """Return whether `text` binds a name in any scope; True for None, a variable of a function around."""
+    bounds: Sequence[str | None]
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Name(id=bound, ctx=ast.Store() | ast.Del()) | ast.arg(arg=bound) | ast.alias(asname=str(bound)):
+                bounds = [bound]
+            case ast.alias(name=whole):
+                bounds = [whole.partition(".")[0]]
+            case ast.FunctionDef(name=bound) | ast.AsyncFunctionDef(name=bound) | ast.ClassDef(name=bound):
+                bounds = [bound]
+            case ast.Global(names=several) | ast.Nonlocal(names=several):
+                bounds = several
+            case (
+                ast.ExceptHandler(name=bound)
+                | ast.MatchAs(name=bound)
+                | ast.MatchStar(name=bound)
+                | ast.MatchMapping(rest=bound)
+            ):
+                bounds = [bound]
+            case _:
+                continue
+        if name is None or name in bounds:
+            return True
+    return False
 
 
 def calls(text: str, line: int, name: str) -> bool:

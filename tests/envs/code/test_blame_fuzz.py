@@ -97,6 +97,23 @@ def test_a_test_that_is_broken_for_every_program_gives_no_verdict(test: dict[str
     assert scored("def f(n): return 3", **test) is None
 
 
+UNBOUND_FOR_SOME_OUTPUTS = {
+    "after an exception": "try:\n        a, b = map(int, stdout.split())\n    except ValueError:\n        pass\n    f = lambda: a * b\n"
+    "    return f() == 91",
+    "in a loop": "for line in stdout.splitlines():\n        row = line.split()\n    def ok():\n        return '91' in row\n    return ok()",
+    "global": "for line in stdout.split():\n        keep(line)\n    return last == '91'\ndef keep(line):\n    global last\n    last = line",
+    "imported": "x = __import__(stdout.strip() or 'none')\n    return x is None",
+}
+
+
+@pytest.mark.parametrize("name", UNBOUND_FOR_SOME_OUTPUTS)
+def test_a_name_that_is_missing_for_some_outputs_only_is_the_program_s_doing(name: str) -> None:
+    checker = {"kind": "checker", "code": f"def check(stdin, stdout):\n    {UNBOUND_FOR_SOME_OUTPUTS[name]}"}
+    assert scored("pass", **checker) == 0.0
+    if name != "imported":
+        assert scored("print(7, 13)" if name == "after an exception" else "print(91)", **checker) == 1.0
+
+
 @pytest.mark.slow
 def test_every_drawn_program_has_a_verdict() -> None:
     done, without, statuses = blame.run("suite", range(10_000), seconds=8)

@@ -1,3 +1,5 @@
+import errno
+
 import pytest
 
 from verigym.envs import EnvironmentFailure, Score, Status
@@ -79,7 +81,39 @@ def test_a_message_that_changes_does_not_save_a_text_from_its_trial():
     assert guarded(judge, Completion(text="bad"), lambda: "gold", 0.0).status is Status.LIMIT
 
 
-@pytest.mark.parametrize("error", [OSError("disk"), ConnectionError("net"), ImportError("lib")])
+@pytest.mark.parametrize("number", [errno.E2BIG, errno.ENOENT, errno.ENAMETOOLONG, errno.EINVAL])
+def test_an_error_of_the_system_that_arguments_cause_is_tried_like_any_other(number):
+    error = OSError(number, "of the text")
+    assert blame(Judge(bad=error)).status is Status.LIMIT
+    assert blame(Judge(bad=error, gold=error)).error.kind == "internal"
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        Score.incorrect().model_copy(update={"reward": None}),
+        Score.correct().model_copy(update={"reward": float("nan")}),
+        Score.failed("backend", "down").model_copy(update={"error": None}),
+        Score.correct().model_copy(update={"reward": "1"}),
+        Score.model_construct(reward=None, status="incorrect"),
+    ],
+    ids=["no reward", "nan", "no error", "a text", "a text as its status"],
+)
+def test_a_score_that_contradicts_itself_is_no_verdict(score):
+    assert blame(Judge(bad=score)).status is Status.LIMIT
+    found = blame(Judge(bad=score, gold=score))
+    assert found.error.kind == "internal" and found.reward is None
+
+
+def test_an_exception_whose_text_raises_is_described():
+    class Nameless(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    assert "Nameless: its text cannot be had: RuntimeError" in blame(Judge(bad=Nameless())).reason
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), OSError(errno.EMFILE, "files"), ConnectionError("net"), ImportError("lib")])
 def test_what_no_text_can_cause_is_ours_without_a_trial(error):
     judge = Judge(bad=error)
     score = blame(judge)

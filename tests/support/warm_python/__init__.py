@@ -51,7 +51,8 @@ def _server() -> str:
     )
     assert server.stdin is not None and server.stdout is not None
     atexit.register(folder.cleanup)
-    atexit.register(server.wait)
     atexit.register(server.stdin.close)  # the server ends with its input
-    assert server.stdout.readline() == "ready\n"
+    with server.stdout as output:
+        said = output.readline()
+    assert said == "ready\n" and server.wait() == 0  # the server itself is no child of this process
     return address

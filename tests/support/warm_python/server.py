@@ -33,17 +33,22 @@ gc.enable()
 
 
 def main(path: str) -> None:
-    """Fork a process for each client."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that watch over processes are not waited for
+    """Fork a process for each client, as nobody's child: tests end all children of theirs."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(64)
         print("ready", flush=True)
+        if os.fork():
+            os._exit(0)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that watch over processes are not waited for
         while sys.stdin not in select.select([sys.stdin, listener], [], [])[0]:
             client, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                watch_over(client)
+                try:
+                    watch_over(client)
+                finally:
+                    os._exit(0)
             client.close()
 
 
@@ -52,7 +57,10 @@ def watch_over(client: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     message, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
     while not message.endswith(b"\n"):
-        message += client.recv(1 << 20)
+        more = client.recv(1 << 20)
+        if not more:
+            return
+        message += more
     pid = os.fork()
     if pid == 0:
         client.close()
@@ -64,10 +72,7 @@ def watch_over(client: socket.socket) -> None:
     if client in select.select([client, process], [], [])[0]:
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
-    try:
-        client.sendall(b"%d\n" % status)
-    finally:
-        os._exit(0)
+    client.sendall(b"%d\n" % status)
 
 
 def run(asked: dict[str, Any], streams: list[int]) -> None:

@@ -13,6 +13,12 @@ SEPARATORS = frozenset((",", ";", "and", "or", "quad", "row"))
 
 
 _SAYS_AGAIN = (("rel", "="), ("rel", "approx"))
+_LONGEST_CONDITION = 40
+"""Tokens from its parenthesis on."""
+_SIGNS = frozenset(("rel", "<", ">"))
+_NARROWS = frozenset(("in", "<", ">", "<=", ">=", "!="))
+_OPENING = frozenset(("(", "[", "{", "\\{"))
+_CLOSING = frozenset((")", "]", "}", "\\}"))
 
 
 class Cursor:
@@ -32,6 +38,8 @@ class Cursor:
         self.integrals = 0  # inside an integral: a `d` before a letter ends the integrand
         self.bound: frozenset[str] = frozenset()  # indices of sums: `i` is a variable there
         self.nodes: dict[int, Node] = {}  # nodes that stand in the tokens already read, by place
+        self._seen: set[str] = set()
+        self._looked_to = 0
 
     def take(self) -> Token:
         """Return the current token and move to the next."""
@@ -68,6 +76,38 @@ class Cursor:
     def says_again(self) -> bool:
         """Return whether a parenthesis begins here that repeats the value after a sign of equality, as in `1/2 (= 0.5)`."""
         return self.kind == "(" and self.tokens[self.at + 1][:2] in _SAYS_AGAIN and self.at not in self.nodes
+
+    def states_condition(self) -> bool:
+        r"""Return whether a parenthesis begins here that says what a name before it may be, as in `2k (k \in Z)`.
+
+        `P(X > 2)` is a call, of an event.
+        """
+        if self.kind != "(" or self.at in self.nodes:
+            return False
+        last = self.at - 1
+        called = self.tokens[last][1] if self.tokens[last][0] == "sym" and self.tokens[last][1].isupper() else ""
+        deep, names, compares, counts, goes_on = 0, set[str](), False, False, False
+        for kind, text, _, _ in self.tokens[self.at + 1 : self.at + _LONGEST_CONDITION]:
+            deep += (kind in _OPENING) - (kind in _CLOSING)
+            if deep < 0:
+                break
+            if kind == "sym":
+                names.add(text)
+            elif deep == 0 and kind in _SIGNS:
+                counts = counts or text == "="
+                compares = compares or text in _NARROWS
+            goes_on = goes_on or kind == "dots"
+        else:
+            return False
+        return (compares or (counts and goes_on)) and called in names | {""} and not names.isdisjoint(self._names_before())
+
+    def _names_before(self) -> set[str]:
+        """Return the names in the tokens up to here."""
+        for kind, text, _, _ in self.tokens[self._looked_to : self.at]:
+            if kind == "sym":
+                self._seen.add(text)
+        self._looked_to = max(self._looked_to, self.at)
+        return self._seen
 
     def error(self, why: str) -> ParseError:
         """Return the error to raise for the reason `why`, with the current token and its position in the message."""
