@@ -13,6 +13,7 @@ from verigym.envs.match.kind import Kind, MatchReference, Verdict
 LONGEST = 10
 _NUMBER = re.compile(r"[0-9]{1,3}\.(?:\.\.)?\s*(?=[A-Za-z])")
 """Of a move in a game's score: 12. Nf3, 12... Nf6."""
+_FIGURINES = str.maketrans(dict(zip("\u2654\u2655\u2656\u2657\u2658\u265a\u265b\u265c\u265d\u265e", "KQRBN" * 2, strict=True)))
 
 
 def _chess() -> Any:
@@ -56,7 +57,8 @@ def _check(reference: MatchReference) -> None:
 def read_move(board: Any, text: str) -> Any:
     """Return the legal move on `board` that `text` gives in algebraic or UCI notation, or None if it gives none."""
     # The board knows of check and mate, so their signs go.
-    text = _NUMBER.sub("", strip_formatting(text)).rstrip("!?").removesuffix(".").rstrip("+#")
+    text = strip_formatting(text).strip("*_` ").translate(_FIGURINES)
+    text = _NUMBER.sub("", text).rstrip("!?").removesuffix(".").rstrip("+#")
     text = text.replace("0-0-0", "O-O-O").replace("0-0", "O-O")
     if not 2 <= len(text) <= LONGEST or not text.isascii():
         return None

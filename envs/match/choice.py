@@ -9,7 +9,7 @@ import unicodedata
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.latex.formatting import strip_formatting
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
-from verigym.envs.match.text import normalised
+from verigym.envs.match.text import normalised, without_lead
 
 _LABEL_WORD = r"(?:(?:option|choice|answer|letter)\b[\s:]*+)?"
 _LETTERED = re.compile(
@@ -23,6 +23,8 @@ _BOLD = re.compile(r"(?P<mark>[*_]{1,3}|`)(?P<of>[^*_`]+)(?P=mark)")
 _MARKED_A = re.compile(r"(?<![^\W_])a(?=\s*[)\].:])|(?<=[(\[])a(?![^\W_])", re.IGNORECASE)
 _CAPITAL_A = re.compile(r"(?<![^\W_])A(?![^\W_])")
 _ANY_A = re.compile(r"(?<![^\W_])a(?![^\W_])", re.IGNORECASE)
+
+_PICTURES = ("So", "Mn")  # a check mark, and what chooses its colour
 
 
 def _check(reference: MatchReference) -> None:
@@ -53,7 +55,8 @@ def _right(reference: MatchReference) -> int | None:
 
 def _chosen(reference: MatchReference, answer: str) -> int | None:
     """Return the number of the choice that an answer names; None where it names none, or one by letter and another by text."""
-    answer = unicodedata.normalize("NFKC", strip_formatting(answer)).strip()
+    answer = unicodedata.normalize("NFKC", strip_formatting(answer)).strip().replace("\u3002", ".")
+    answer = without_lead(answer.rstrip("".join(char for char in answer if unicodedata.category(char) in _PICTURES) + " "))
     if bold := _BOLD.fullmatch(answer):
         answer = bold["of"].strip()
     if answer.startswith("{") and answer.endswith("}"):

@@ -62,7 +62,7 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
     """Grades by comparison."""
 
     name = "match"
-    version = "5"
+    version = "6"
     reference_type = MatchReference
     options_type = MatchOptions
     expected_verdicts = ExpectedVerdicts()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from verigym.envs.contract.errors import UsageError
+from verigym.envs.latex.formatting import strip_formatting
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 
 _FRAME = re.compile(r"[\s|+_,;\[\]-]+")
@@ -76,7 +77,7 @@ def _columns(answer: str, size: int) -> list[int] | None:
 
 def _judge_queens(reference: MatchReference, answer: str) -> Verdict:
     size = reference.size or 0
-    columns = _columns(answer, size)
+    columns = _columns(strip_formatting(answer), size)
     if columns is None:
         return Verdict(None, f"no placement of {size} queens, one a row")
     for name, lines in (

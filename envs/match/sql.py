@@ -39,10 +39,10 @@ _LIMITS = {
 }
 # No randomness, no loading, nothing that makes blobs out of a number.
 _FUNCTIONS = frozenset(
-    "abs avg ceil ceiling char coalesce concat concat_ws count cume_dist date datetime dense_rank exp first_value floor glob "
-    "group_concat hex ifnull iif instr julianday lag last_value lead length like ln log log10 log2 lower ltrim max min mod "
-    "nth_value ntile nullif percent_rank pow power quote rank replace round row_number rtrim sign sqrt strftime string_agg "
-    "substr substring sum time total trim trunc typeof unicode unixepoch upper".split()
+    "abs avg ceil ceiling char coalesce concat concat_ws count cume_dist date datetime dense_rank exp first_value floor "
+    "format glob group_concat hex ifnull iif instr julianday lag last_value lead length like ln log log10 log2 lower ltrim "
+    "max min mod nth_value ntile nullif percent_rank pow power printf quote rank replace round row_number rtrim sign sqrt "
+    "strftime string_agg substr substring sum time total trim trunc typeof unicode unixepoch upper".split()
 )
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 

@@ -9,6 +9,7 @@ Normalising follows SQuAD's evaluation script (arXiv 1606.05250), with these dif
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from verigym.envs.contract.errors import UsageError
@@ -17,6 +18,19 @@ from verigym.envs.match.kind import Kind, MatchReference, Verdict
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"))
+
+
+_LEAD = re.compile(
+    r"(?:(?:so|thus|hence|therefore),?\s)?\s*(?:(?:the|my)\s)?\s*(?:(?:correct|right|best|final)\s)?\s*"
+    r"(?:answer|choice|option)\s*(?:\bis\b|:|=)\s*:?\s*(?=\S)",
+    re.IGNORECASE,
+)
+
+
+def without_lead(text: str) -> str:
+    """Return `text` without a phrase that only announces the answer: "The correct answer is B" is "B"."""
+    lead = _LEAD.match(text)
+    return text[lead.end() :] if lead else text
 
 
 def golds(reference: MatchReference) -> list[str]:
@@ -59,8 +73,8 @@ def _exact(reference: MatchReference, answer: str) -> Verdict:
 
 
 def _normalised(reference: MatchReference, answer: str) -> Verdict:
-    normal = normalised(answer)
-    same = normal in map(normalised, golds(reference))
+    wanted = set(map(normalised, golds(reference)))
+    same = normalised(answer) in wanted or normalised(without_lead(strip_formatting(answer))) in wanted
     return Verdict(same, "the same text, normalised" if same else "another text")
 
 

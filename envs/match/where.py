@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ class Place(NamedTuple):
 def find_answer(text: str, places: Sequence[Where], tags: Sequence[str] = ()) -> Place:
     r"""Return the answer at the first of `places` that has an answer; `text` is the completion without its thinking.
 
+    Signs that nobody sees, such as spaces without width, are left out, but not of a fenced block or of the whole text.
     Of fenced blocks, those whose language is in `tags` outrank the others. If a place occurs several times in `text`, its last
     occurrence counts. No answer is returned if the box has only a part of the stated answer (`-\boxed{5}`, or two boxes joined
     by "or").
@@ -31,11 +33,15 @@ def find_answer(text: str, places: Sequence[Where], tags: Sequence[str] = ()) ->
                 continue
             if extraction.part or extraction.row is not None:
                 return Place(None, "the box holds only a part of the answer")
-            return Place((extraction.text + extraction.after).strip(), "boxed")
+            return Place(_seen(extraction.text + extraction.after).strip(), "boxed")
         inner = _fenced(text, tags) if place == "fence" else _PLACES[place](text)
         if inner is not None:
-            return Place(inner.strip(), place)
+            return Place((_seen(inner) if place in ("tag", "label") else inner).strip(), place)
     return Place(None, f"no answer found as {' or '.join(places)}")
+
+
+def _seen(text: str) -> str:
+    return text if text.isascii() else "".join(char for char in text if unicodedata.category(char) != "Cf")
 
 
 def _tagged(text: str) -> str | None:
