@@ -1,7 +1,11 @@
 """Objects of the test's classes that the candidate uses by reference: every access is a request to the test's process.
 
-Functions of the test are called in the same way. The candidate may read and set every attribute, as if test and candidate
-shared one process. Names with two leading underscores are excepted, because they give access to frames and modules.
+Functions of the test are called in the same way. The candidate may read and set attributes, as if test and candidate shared one
+process, but for
+- names with two leading underscores, because they give access to frames and modules;
+- what the object's class defines as a method, which may be read only: with it the test judges;
+- what the class of a mock defines, its records and assertions, and what begins with an underscore;
+- objects of the candidate as attributes of a mock, which would answer the test's assertions.
 """
 
 from __future__ import annotations
@@ -37,13 +41,31 @@ def special(kind: type) -> list[str]:
     return [name for name in names if getattr(kind, name) is not getattr(object, name, None)]
 
 
+def _is_mock(kind: type) -> bool:
+    return any(base.__module__ == "unittest.mock" for base in kind.__mro__)
+
+
+def _defines(kind: type, name: str) -> bool:
+    """Return whether a class defines a method, or another attribute that an instance's own would hide, other than data."""
+    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return hasattr(type(found), "__get__") and not hasattr(type(found), "__set__")
+
+
 class ExportedObject:
     """Wraps an object of the test and performs the candidate's operations on it. The candidate calls it like a function."""
 
-    __slots__ = ("value",)
+    __slots__ = ("_is_candidates", "value")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, is_candidates: Callable[[Any], bool]) -> None:
         self.value = value
+        self._is_candidates = is_candidates
+
+    def _is_refused(self, op: str, name: str, given: tuple[Any, ...]) -> bool:
+        """Return whether the candidate may not do this: it would change how the test judges."""
+        kind = type(self.value)
+        if _is_mock(kind):
+            return name[:1] == "_" or name[:6] == "assert" or hasattr(kind, name) or any(map(self._is_candidates, given))
+        return op in ("set", "del") and _defines(kind, name)
 
     def __call__(self, op: str, name: str, *args: Any, **kwargs: Any) -> Any:
         """Perform the operation `op` on the attribute or special method `name` of the object.
@@ -62,6 +84,8 @@ class ExportedObject:
             return (False, None) if result is NotImplemented else (True, result)
         if type(name) is not str or name[:2] == "__":
             raise AttributeError(name)
+        if self._is_refused(op, name, args):
+            raise AttributeError(f"{name!r} of {type(self.value).__name__!r} is the test's own")
         if op == "set":
             return setattr(self.value, name, *args)
         return delattr(self.value, name) if op == "del" else getattr(self.value, name)

@@ -47,6 +47,12 @@ USED = [
         "def f(mail): mail.send('x', n=2); return mail.price",
         "from unittest.mock import Mock\nm = Mock(price=4)\nassert f(m) == 4\nm.send.assert_called_once_with('x', n=2)",
     ),
+    ("def f(x): x.name = 'bob'", "from unittest.mock import Mock\nm = Mock()\nf(m)\nassert m.name == 'bob'"),
+    (
+        "def f(xs, cb):\n    for x in xs: cb(x)",
+        "from unittest.mock import Mock, call\ncb = Mock()\nf([1, 2], cb)\ncb.assert_has_calls([call(1), call(2)])\nassert cb.call_count == 2",
+    ),
+    ("def f(x):\n    with x: return len(x)", "from unittest.mock import MagicMock\nm = MagicMock()\nm.__len__.return_value = 3\nassert f(m) == 3"),
     ("def f(x):\n    raise ValueError(x.key)", f"{CLASS}try:\n    f(B(7))\nexcept ValueError as error:\n    assert error.args == (7,)"),
 ]  # fmt: skip
 
@@ -56,6 +62,18 @@ GAINED_NOTHING = [
     ("def f(x): return x.__init__.__globals__['secret']", f"secret = 6\n{CLASS}assert f(B()) == secret"),
     ("def f(x): return x.__class__.secret", f"{CLASS}    secret = 6\nassert f(B()) == 6"),
     ("def f(x): return object.__getattribute__(x, '__dict__')['key']", f"{CLASS}assert f(B(6)) == 6"),
+    # What a class defines as a method judges for the test: it is read only.
+    *[
+        (f"class X:\n    def assert_called_once_with(self, *a, **k): pass\ndef f(m): {theft}", f"from unittest.mock import Mock\nm = Mock()\nf(m)\n{check}")
+        for theft in (
+            "m.assert_called_once_with = m.save.assert_called_once_with = lambda *a, **k: None", "m.save = m.run = X()", "m.call_count = 1",
+            "m.configure_mock(call_count=1)", "m.mock_calls.append(1)", "m._mock_call_count = 1", "m.called = m.save.called = True",
+        )
+        for check in ("m.save.assert_called_once_with(1)", "m.assert_called_once_with(1)", "assert m.call_count == 1", "assert m.save.called")
+    ],
+    ("def f(x): x.verify = lambda n: None", f"{CLASS}    def verify(self, n): assert self.key == n\nb = B()\nf(b)\nb.verify(6)"),
+    ("def f(x):\n    x.same = lambda o: True\n    return x", f"{CLASS}    def same(self, o): return self.key == o.key\nassert f(B()).same(B(6))"),
+    ("def f(x): x.total = 6", f"import functools\n{CLASS}    @functools.cached_property\n    def total(self): return self.key\nb = B()\nf(b)\nassert b.total == 6"),
     # What it writes into the test's object is its own answer, and plain data.
     ("class E:\n    def __eq__(self, other): return True\ndef f(x): x.key = E()", f"{CLASS}b = B()\nf(b)\nassert b.key == 6"),
     ("def f(x): x.twice = lambda n: 6", f"{CLASS}b = B()\nf(b)\nassert b.twice(2) == 4"),
