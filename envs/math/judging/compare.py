@@ -14,6 +14,7 @@ from verigym.envs.math.judging.guards.copied import is_copied
 from verigym.envs.math.judging.guards.echo import REPEATS, hands_back
 from verigym.envs.math.judging.guards.equations import is_restated
 from verigym.envs.math.judging.guards.factored import is_less_factored
+from verigym.envs.math.judging.guards.leftovers import leaves_step
 from verigym.envs.math.judging.guards.unworked import is_unworked
 from verigym.envs.math.judging.guards.worked import leaves_arithmetic, leaves_matrices, leaves_residue
 from verigym.envs.math.judging.notations import written_as
@@ -122,7 +123,8 @@ def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> st
         return f"refused: it is not worked out; unworked={case.policy.unworked}"
     if case.policy.unworked == "refuse":
         rounded = any(note.startswith(("decimals", "tolerance")) for note in case.notes)
-        if leaves_matrices(gold, answer, case.question) or is_less_factored(case.question, gold, answer):
+        forms = (leaves_matrices(gold, answer, case.question), leaves_step(gold, answer, case.question))
+        if any(forms) or is_less_factored(case.question, gold, answer):
             return "refused: it is not worked out; unworked=refuse"
         arithmetic = not apart and leaves_arithmetic(gold, answer, case.question, case.work, rounded=rounded)
         if arithmetic or leaves_residue(gold, answer, case.question):

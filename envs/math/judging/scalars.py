@@ -50,6 +50,10 @@ def same_scalar(case: Case, gold: Node, answer: Node) -> Verdict:
     match gold, answer:  # 40_{10} is no 40 in the base that is asked
         case InBase(digits, base), Number(number, 0) if re.search(rf"\b(?:in|to|into) base[-\s${{]*{base}\b", case.question):
             return "same" if str(number) == digits.lstrip("0") else case.refuse("another number")
+        case Number(number, 0), InBase(digits, base) if base != 10 and _asks_base(case.question, base):
+            return "same" if str(number) == digits.lstrip("0") else case.refuse("another number")
+        case Symbol(name), InBase(digits, base) if base != 10 and _asks_base(case.question, base):
+            return "same" if name.upper() == digits.lstrip("0") else case.refuse("another number")
     left, right = _counted(case, measure(gold)), _counted(case, measure(answer))
     if bool(left.unit) is not bool(right.unit):
         left, right = _with_unit(left, right.unit), _with_unit(right, left.unit)
@@ -61,6 +65,12 @@ def same_scalar(case: Case, gold: Node, answer: Node) -> Verdict:
     if left.percent or right.percent:
         return _percent(case, left, right)
     return _value(case, left.value, right.value)
+
+
+def _asks_base(question: str, base: int) -> bool:
+    """Return whether the question asks for a number in this base."""
+    named = {2: "|binary", 8: "|octal", 16: "|hexadecimal"}.get(base, "")
+    return re.search(rf"\b(?:in|to|into|as an?) (?:base[-\s${{]*{base}\b{named})", question, re.IGNORECASE) is not None
 
 
 def _counted(case: Case, measured: Measure) -> Measure:
@@ -127,7 +137,8 @@ def _percent(case: Case, gold: Measure, answer: Measure) -> Verdict:
     bare = policy in ("either", "number") or (policy == "gold" and (gold.percent or wants_percent(case.question)))
     if bare and _value(case, gold.value, answer.value) == "same":
         return case.decided("percent", True, "")
-    if policy == "number":
+    asked = answer.percent and policy == "gold" and (rational(gold.value) or 0) >= 1  # of 25, 2500% is no other form
+    if policy == "number" or (bare and asked):
         return case.decided("percent", False, "another number, the percent sign ignored")
     hundredth = Fraction(1, 100)
     return _value(

@@ -9,7 +9,7 @@ holds wherever it makes sense:
 - it says that a name is real, or an integer;
 - it says that a count begins at 0 or 1, and the gold does not say that it is any integer;
 - its bound or excluded point is where a formula of the question or the answer is not defined (`x \ne 2` under `x - 2`);
-- the question states it.
+- the question states it, or is about positive numbers of this kind.
 
 All other conditions are part of the claim, in the gold and in the answer.
 """
@@ -51,6 +51,7 @@ _STARTS = ((">=", 0), (">=", 1), (">", 0), (">", -1))
 _RANGE = "real|complex|integers?|constants?|numbers?|natural|positive|non-?negative|values?|parameters?|arbitrary|fixed"
 _BEFORE = re.compile(rf"(?:where|for|with|and|when|if|forall)?(?: ?\b(?:all|any|every|each|some|an?|of|{_RANGE}))*")
 _AFTER = re.compile(rf"(?:(?:is|are|be) )?(?:an?y? )?(?:{_RANGE})(?: (?:{_RANGE}))*")
+_POSITIVE = re.compile(r"([RQZN])[\^_]\{?(?:\+|>0)\}?|positive")
 _WHOLE = frozenset(("Z", "N", "Z^+", "Z_+", "N^+", "N^*", "N_+", "Z_{+}", "Z^*"))
 
 
@@ -282,6 +283,19 @@ def _is_index(condition: Condition, core: Node) -> bool:
     return condition.kind in _WHOLE or (relation is not None and len(relation.sides) == 2 and _is_start(relation))
 
 
+def _is_domain(condition: Condition, question: str) -> bool:
+    """Return whether a condition says that a name is positive, where the question is about positive numbers of this kind."""
+    relation = condition.relation
+    over = _POSITIVE.fullmatch(condition.kind)
+    if over is None and (relation is None or relation.comparators != (">",) or rational(relation.sides[1]) != 0):
+        return False
+    words, letters = {"Q": ("rational", "Q"), "Z": ("integer", "Z"), "N": ("integer", "ZN")}.get(
+        (over[1] if over else "") or "R", ("(?:real|rational|integer)", "RQZ")
+    )
+    sets = rf"\\mathbb *\{{?[{letters}]\}}? *[\^_] *\{{? *(?:\+|> *0)"
+    return re.search(rf"positive {words}|{sets}", question) is not None
+
+
 def _is_start(relation: Relation) -> bool:
     value = rational(relation.sides[1])
     return any(relation.comparators[0] == one and value == start for one, start in _STARTS)
@@ -290,7 +304,12 @@ def _is_start(relation: Relation) -> bool:
 def _is_natural(condition: Condition, core: Node, question: str, every: bool) -> bool:
     """Return whether a condition says no more than that the formula makes sense; `every`: the gold has every integer."""
     relation = condition.relation
-    if relation is None or mentions(question, relation) or (condition.kind.isalpha() and condition.kind in question.lower()):
+    if (
+        relation is None
+        or mentions(question, relation)
+        or _is_domain(condition, question)
+        or (condition.kind.isalpha() and condition.kind in question.lower())
+    ):
         return True
     if len(relation.sides) > 2:
         return False

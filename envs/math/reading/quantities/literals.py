@@ -8,7 +8,7 @@ from verigym.envs.latex.vocabulary import SCALES
 from verigym.envs.math.build import div
 from verigym.envs.math.numerals import MAX_DIGITS, literal, repeating
 from verigym.envs.math.reading.tokens.cursor import Cursor, in_base
-from verigym.envs.math.tree import Clock, Div, Node, Number, TooLarge
+from verigym.envs.math.tree import Clock, Div, Node, Number, ParseError, TooLarge
 
 HEX = frozenset("ABCDEF")
 _MAX_BITS = (10**MAX_DIGITS).bit_length()
@@ -115,8 +115,13 @@ class Numbers(Cursor):
             place += 1
         if self.tokens[place][0] != "_":
             return None
+        before = self.at
         self.jump(place + 1)
-        return in_base(self, digits, self.subscript())
+        try:
+            return in_base(self, digits, self.subscript())
+        except ParseError:  # a product: 2F_n, 3C_1
+            self.jump(before)
+            return None
 
     def _clock(self, digits: str) -> Node | None:
         """Read `12:30`, `3:05:10 pm`; None where it is a ratio."""
