@@ -243,9 +243,7 @@ class Proxies:
         number = self._exported_numbers.get(id(value))
         if number is None:
             number = self._exported_numbers[id(value)] = len(known)
-            known.append(
-                ExportedObject(value, lambda given: not self.is_of_the_test(given))
-            )
+            known.append(ExportedObject(value, lambda given: not self.is_of_the_test(given)))
         kind = type(value)
         return {"callback": number, "name": kind.__name__, "doc": kind.__doc__, "special": special(kind)}
 
