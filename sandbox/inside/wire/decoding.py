@@ -232,6 +232,27 @@ def _timedelta(by: Decoder, body: Any, depth: int) -> Any:
     return datetime.timedelta(*_some(by, body, depth, 3, int))
 
 
+def _uuid(by: Decoder, body: Any, depth: int) -> Any:
+    from uuid import UUID
+
+    return UUID(int=_typed(by.get(body, depth), int))
+
+
+def _path(by: Decoder, body: Any, depth: int) -> Any:
+    import pathlib
+
+    name, text = _some(by, body, depth, 2, str)
+    if name not in ("PurePosixPath", "PureWindowsPath", "PosixPath"):
+        raise CodecError("no kind of path")
+    return getattr(pathlib, name)(text)
+
+
+def _struct_time(by: Decoder, body: Any, depth: int) -> Any:
+    import time
+
+    return time.struct_time(_some(by, body, depth, 9, int))
+
+
 def _array(by: Decoder, body: Any, depth: int) -> Any:
     kind, shape, flat = _typed(body, list)
     if type(kind) is not str or not (kind in "USO" or (kind[1:2] in tuple("biufcMm") and len(kind) < 12)):
@@ -353,6 +374,9 @@ _GET: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "date": _iso("date"),
     "time": _iso("time"),
     "td": _timedelta,
+    "uuid": _uuid,
+    "path": _path,
+    "when": _struct_time,
     "r": _range,
     "sl": lambda by, body, depth: slice(*_three(by.all(body, depth))),
     "dq": _deque,

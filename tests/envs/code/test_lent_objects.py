@@ -56,6 +56,25 @@ USED = [
     ("def f(x):\n    raise ValueError(x.key)", f"{CLASS}try:\n    f(B(7))\nexcept ValueError as error:\n    assert error.args == (7,)"),
 ]  # fmt: skip
 
+STANDARD = [
+    (
+        "import uuid\ndef f(n): return uuid.UUID(int=n)",
+        "import uuid\nassert f(5) == uuid.UUID(int=5)",
+        "assert f(5) == uuid.UUID(int=6)",
+    ),
+    (
+        "def f(p): return p / 'b'",
+        "from pathlib import Path\nassert f(Path('a')) == Path('a/b')",
+        "assert f(Path('a')) == Path('b')",
+    ),
+    (
+        "import time\ndef f(t): return time.strptime(t, '%Y')",
+        "assert f('2020').tm_year == 2020",
+        "assert f('2020').tm_year == 2021",
+    ),
+]
+"""Values of the standard library that cross: a program, a test that it passes, and what it then fails."""
+
 GAINED_NOTHING = [
     # Names with two underscores lead to frames and modules.
     ("def f(x): return x.twice.__globals__['secret']", f"secret = 6\n{CLASS}assert f(B()) == secret"),
@@ -86,6 +105,14 @@ def test_a_program_uses_objects_of_the_test(program: str, test: str) -> None:
     env = load("code", extract="all", parallel=1)
     score = env.score(env.prompt("?", tests=[{"type": "assert", "code": test}], limits=LIMITS), program)
     assert score.status is Status.CORRECT, score.reason
+
+
+@pytest.mark.parametrize(("program", "passed", "failed"), STANDARD)
+def test_values_of_the_standard_library_cross(program: str, passed: str, failed: str) -> None:
+    env = load("code", extract="all", parallel=1)
+    for test, right in ((passed, True), (f"{passed}\n{failed}", False)):
+        prompt = env.prompt("?", tests=[{"type": "assert", "code": test}], limits=LIMITS)
+        assert env.score(prompt, program).reward == right
 
 
 @pytest.mark.parametrize(("program", "test"), GAINED_NOTHING)

@@ -9,7 +9,9 @@ import enum
 import fractions
 import itertools
 import math
+import pathlib
 import time
+import uuid
 
 import numpy
 import pytest
@@ -55,6 +57,7 @@ PLAIN += [
     datetime.time(1, 2),
     complex("inf"),
 ]
+PLAIN += [uuid.UUID(int=5), pathlib.Path("a/b"), pathlib.PurePosixPath("/"), pathlib.PureWindowsPath("c:/d"), time.gmtime(0)]
 PLAIN += [datetime.timedelta(-1, 2, 3), {1: 2}.keys(), {1: 2}.items()]
 
 VALUES = st.recursive(
@@ -254,6 +257,14 @@ def nested(depth, tag=None):
         {"d": {"a": 1}},
         {"frac": [1, 0]},
         {"frac": [1, {"i": hex(1 << 200_000)}]},
+        {"uuid": -1},
+        {"uuid": "x"},
+        {"uuid": {"i": hex(1 << 200)}},
+        {"path": ["PosixPath", 1]},
+        {"path": ["WindowsPath", "a"]},
+        {"path": ["os", "a"]},
+        {"when": [1, 2]},
+        {"when": ["1"] * 9},
         {"dec": "x"},
         {"dec": "1e999999999"},
         {"dec": 1},
