@@ -238,15 +238,6 @@ def _uuid(by: Decoder, body: Any, depth: int) -> Any:
     return UUID(int=_typed(by.get(body, depth), int))
 
 
-def _path(by: Decoder, body: Any, depth: int) -> Any:
-    import pathlib
-
-    name, text = _some(by, body, depth, 2, str)
-    if name not in ("PurePosixPath", "PureWindowsPath", "PosixPath"):
-        raise CodecError("no kind of path")
-    return getattr(pathlib, name)(text)
-
-
 def _struct_time(by: Decoder, body: Any, depth: int) -> Any:
     import time
 
@@ -375,7 +366,6 @@ _GET: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "time": _iso("time"),
     "td": _timedelta,
     "uuid": _uuid,
-    "path": _path,
     "when": _struct_time,
     "r": _range,
     "sl": lambda by, body, depth: slice(*_three(by.all(body, depth))),

@@ -310,14 +310,6 @@ def _later_uuid(module: Any) -> None:
     _PUT[module.UUID] = lambda to, value, depth: {"uuid": to.put(int(value.int), depth)}
 
 
-def _path(kind: Any) -> Callable[[Encoder, Any, int], Any]:
-    return lambda to, value, depth: {"path": [kind.__name__, kind.__str__(value)]}
-
-
-def _later_pathlib(module: Any) -> None:
-    _PUT.update({kind: _path(kind) for kind in (module.PurePosixPath, module.PureWindowsPath, module.PosixPath)})
-
-
 def _later_time(module: Any) -> None:
     _PUT[module.struct_time] = lambda to, value, depth: {"when": to.all(tuple(value), depth)}
 
@@ -350,7 +342,6 @@ _LATER: dict[str, Callable[[Any], None]] = {
     "fractions": _later_fractions,
     "decimal": _later_decimal,
     "numpy": _later_numpy,
-    "pathlib": _later_pathlib,
     "time": _later_time,
     "uuid": _later_uuid,
 }
