@@ -123,8 +123,8 @@ def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> st
         return f"refused: it is not worked out; unworked={case.policy.unworked}"
     if case.policy.unworked == "refuse":
         rounded = any(note.startswith(("decimals", "tolerance")) for note in case.notes)
-        forms = (leaves_matrices(gold, answer, case.question), leaves_step(gold, answer, case.question))
-        if any(forms) or is_less_factored(case.question, gold, answer):
+        left = leaves_matrices(gold, answer, case.question) or leaves_step(gold, answer, case.question)
+        if left or is_less_factored(case.question, gold, answer):
             return "refused: it is not worked out; unworked=refuse"
         arithmetic = not apart and leaves_arithmetic(gold, answer, case.question, case.work, rounded=rounded)
         if arithmetic or leaves_residue(gold, answer, case.question):

@@ -3,8 +3,8 @@
 Functions of the test are called in the same way. The candidate may read and set attributes, as if test and candidate shared one
 process, but for
 - names with two leading underscores, because they give access to frames and modules;
-- what the object's class defines as a method, which may be read only: with it the test judges;
-- what the class of a mock defines, its records and assertions, and what begins with an underscore;
+- methods of the object's class, which the candidate may call and not replace: the test judges with them;
+- what the class of a mock defines, such as its records and assertions, and names with a leading underscore;
 - objects of the candidate as attributes of a mock, which would answer the test's assertions.
 """
 

@@ -217,7 +217,7 @@ def imports(text: str, line: int) -> bool:
 
 
 def binds(text: str, name: str | None) -> bool:
-    """Return whether `text` binds a name in any scope; True for None, a variable of a function around."""
+    """Return whether `text` binds `name` in any scope. A NameError gives None for a variable of an enclosing function: True."""
     bounds: Sequence[str | None]
     for node in ast.walk(ast.parse(text)):
         match node:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verigym.envs.math.judging.guards.reduced import kind_of
 from verigym.envs.math.judging.guards.unworked import claims
+from verigym.envs.math.judging.shapes import shape
 from verigym.envs.math.tree import (
     Add,
     Call,
@@ -92,7 +94,7 @@ def _has_like_terms(node: Node) -> bool:
     """Return whether a sum, read without its parentheses, has two terms that differ only in numbers: `(x^2 + 3x) - x`."""
     for part in walk(node):
         if isinstance(part, Add):
-            kinds = [kind for term in _terms(part) if (kind := _kind(term))]
+            kinds = [kind_of(shape(term)) for term in _terms(part) if symbols(term)]
             if len(set(kinds)) < len(kinds):
                 return True
     return False
@@ -107,11 +109,3 @@ def _terms(node: Node) -> Iterator[Node]:
             yield from _terms(of)
         case _:
             yield node
-
-
-def _kind(term: Node) -> tuple[str, ...]:
-    """Return what a term is beside its numbers, in order; empty for a number."""
-    if isinstance(term, Div) and not symbols(term.bottom):
-        term = term.top
-    factors = term.factors if isinstance(term, Mul) else (term,)
-    return tuple(sorted(repr(factor) for factor in factors if symbols(factor)))
