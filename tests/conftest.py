@@ -21,6 +21,9 @@ _SUPPORT = str(Path(__file__).parent / "support")
 if _SUPPORT not in sys.path:
     sys.path.append(_SUPPORT)
 
+# A check that fails in a shared module shows its values too.
+pytest.register_assert_rewrite(*(path.stem for path in Path(__file__).parent.rglob("support/*.py")))
+
 from catalogue import ROOT, named  # noqa: E402
 from needs import SHARED, require, summary  # noqa: E402
 

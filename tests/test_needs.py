@@ -44,7 +44,8 @@ def test_the_end_of_a_run_says_what_was_not_tested(tmp_path: Path, parallel: boo
     (tmp_path / "conftest.py").write_text(CONFTEST.format(support=str(folder / "support"), root=str(folder / "conftest.py")))
     (tmp_path / "test_some.py").write_text(MODULE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = needs\n")
-    command = [sys.executable, "-m", "pytest", "-q", *(["-n", "2"] if parallel else []), "-c", "pytest.ini", "test_some.py"]
+    how = ["-q", "-c", "pytest.ini", "--basetemp=own", *(["-n", "2"] if parallel else [])]
+    command = [sys.executable, "-m", "pytest", *how, "test_some.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()

@@ -48,7 +48,7 @@ def test_a_package_works_as_it_is_made(kind: Kind, python: Path, tmp_path: Path)
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "-qq", "--disable-pip-version-check"]
     run(*pip, "--no-deps", "--no-build-isolation", "--no-index", "--editable", folder, cwd=tmp_path)
 
-    assert "passed" in run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder)
+    assert "passed" in run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "own", cwd=folder)
     run(sys.executable, "-m", "ruff", "check", "--no-cache", ".", cwd=folder)
     run(sys.executable, "-m", "ruff", "format", "--check", "--no-cache", ".", cwd=folder)
     cache = python.parents[1] / "mypy_cache"  # of the three kinds together: most of the time goes into verigym itself

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from held import Held
 from needs import lack, lacking, require
 
 from verigym.sandbox.backends import cgroup
@@ -144,11 +145,11 @@ def test_removal_kills_and_leaves_nothing(group: Cgroup) -> None:
 
 
 def test_probing_leaves_nothing() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    held = Held()
     ok, text = cgroup.probe()
     assert ok == ("memory v" in text)
     assert ours() == []
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert held.new_descriptors() == []
 
 
 SUPERVISOR = """

@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from held import Held
 from needs import lack
 from processes import send
 
-from tests.sandbox.traces import Traces, descriptors
+from tests.sandbox.traces import Traces
 from verigym.sandbox import Answer, Limits, Program, RunStatus, SandboxFailure, TestSuite, open_sandbox
 from verigym.sandbox.backends.cgroup import sweep_stale
 from verigym.sandbox.backends.local import LocalSandbox, _closed_to_others
@@ -268,24 +269,24 @@ def test_a_killed_worker_costs_no_verdict() -> None:
 
 @pytest.mark.slow
 def test_five_hundred_at_once_all_get_their_own_answer(box: LocalSandbox) -> None:
-    before, open_before = Traces(), descriptors()
+    before, held = Traces(), Held()
     with ThreadPoolExecutor(500) as threads:
         answers = list(threads.map(lambda n: box.run(DOUBLE, b"%d\n" % n, Limits(wall_s=30, cpu_s=5)).stdout, range(500)))
     assert answers == [b"%d\n" % (2 * n) for n in range(500)]
     left = before.left()
     assert "mounts" not in left
-    assert descriptors() <= open_before + 8
+    assert len(held.new_descriptors()) <= 8
 
 
 @pytest.mark.slow
 def test_many_in_a_row_leave_memory_and_descriptors_flat(box: LocalSandbox) -> None:
     for n in range(100):
         box.run(DOUBLE, b"%d\n" % n, LIMITS)
-    memory, open_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, descriptors()
+    memory, held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, Held()
     for n in range(1000):
         assert box.run(DOUBLE, b"%d\n" % n, LIMITS).stdout == b"%d\n" % (2 * n)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 2048  # KiB
-    assert descriptors() == open_before
+    assert held.new_descriptors() == []
 
 
 def test_a_fork_gets_workers_of_its_own(box: LocalSandbox) -> None:

@@ -78,11 +78,6 @@ def cgroups(supervisor: int) -> set[str]:
     return {path for path in glob.glob("/sys/fs/cgroup/**/verigym-*", recursive=True) if _group(supervisor) in path}
 
 
-def descriptors() -> int:
-    """Open descriptors of this process."""
-    return len(os.listdir("/proc/self/fd"))
-
-
 class Traces:
     """A snapshot of what belongs to one supervisor, by default this process; `left()` says what is there now that was not."""
 

@@ -1,9 +1,9 @@
 """The blame rule for workers that hang or die: never a reward for our failures, always a verdict for the model's text."""
 
-import os
 import time
 
 import pytest
+from held import Held
 from more_envs import HangingGoldEnvironment, SlowStartEnvironment
 from processes import alive, children, eventually
 from sample_envs import (
@@ -95,11 +95,11 @@ def test_text_that_eats_memory_or_raises_gets_the_floor():
 def test_a_kill_takes_what_the_item_started():
     env = ScriptedEnvironment()
     started = set()
-    others = children(os.getpid())  # of sandboxes that other tests have left open
+    held = Held()
     with Grader(env, workers=1, timeout_s=1.0) as grader:
         future = grader.submit(env.prompt("q", answer="1"), "GRANDCHILD")
         while not future.done():
-            for worker in children(os.getpid()) - others:
+            for worker in held.new_children():
                 started |= children(worker)
             time.sleep(0.02)
     assert future.result().status is Status.LIMIT

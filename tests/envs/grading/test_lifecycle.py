@@ -5,11 +5,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
 import pytest
+from held import Held
 from processes import alive, children, eventually
 from sample_envs import ExactEnvironment, ScriptedEnvironment, UnsendableEnvironment
 
@@ -21,28 +21,28 @@ SUPPORT = str(Path(__file__).parents[1] / "support")
 
 def test_close_leaves_no_process_thread_or_open_item():
     env = ScriptedEnvironment()
-    before, threads = children(os.getpid()), threading.active_count()
+    held = Held()
     grader = Grader(env, workers=2)
     futures = [grader.submit(env.prompt(f"q{i}", answer="1"), "HANG") for i in range(5)]
-    assert eventually(lambda: len(children(os.getpid()) - before) == 2)
+    assert eventually(lambda: len(held.new_children()) == 2)
     start = time.monotonic()
     grader.close()
     assert time.monotonic() - start < 30
-    assert children(os.getpid()) == before
-    assert threading.active_count() == threads
+    assert held.new_children() == set()
+    assert held.new_threads() == set()
     assert [f.result(timeout=0).error.kind for f in futures] == ["unavailable"] * 5
     grader.close()
 
 
 def test_workers_start_only_when_needed():
     env = ExactEnvironment()
-    before = children(os.getpid())
+    held = Held()
     with Grader(env, workers=2) as grader:
-        assert children(os.getpid()) == before
+        assert held.new_children() == set()
         grader.grade([(env.prompt("q", answer="1"), "x")])
-        assert len(children(os.getpid()) - before) == 1
+        assert len(held.new_children()) == 1
         grader.start()
-        assert len(children(os.getpid()) - before) == 2
+        assert len(held.new_children()) == 2
 
 
 @pytest.mark.slow
@@ -50,10 +50,10 @@ def test_no_descriptor_is_left_open():
     env = ScriptedEnvironment()
     with Grader(env, workers=1) as grader:  # multiprocessing's own tracker starts with the first
         grader.start()
-    before = len(os.listdir("/proc/self/fd"))
+    held = Held()
     with Grader(env, workers=1) as grader:
         grader.grade([(env.prompt("q", answer="1"), "DIE")])
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert held.new_descriptors() == []
 
 
 def test_an_environment_that_cannot_be_sent_is_an_error_that_says_what_to_do():

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from session_envs import TalkEnvironment, nothing_left, play, undisturbed
+from held import nothing_left
+from session_envs import TalkEnvironment, play, undisturbed
 
 from verigym import Completion
 from verigym.envs.contract.schema import sha256_hex

@@ -6,14 +6,14 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from concurrent.futures import wait
 from pathlib import Path
 
 import pytest
+from held import Held, nothing_left
 from processes import alive, below, children, eventually, send
-from session_envs import TalkEnvironment, UnsendableTalk, nothing_left, play, undisturbed
+from session_envs import TalkEnvironment, UnsendableTalk, play, undisturbed
 
 import verigym
 from verigym import EnvironmentFailure, ToolEnvironment, UsageError
@@ -27,7 +27,7 @@ TASK = TALK.prompt("Talk.", answer="x")
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_close_fails_every_open_future(workers: int) -> None:
-    before, threads = children(os.getpid()), threading.active_count()
+    held = Held()
     sessions = Sessions({"talk": TALK}, workers=workers)
     episodes = [sessions.open(TASK, str(seed)) for seed in range(6)]
     wait([episode.turn("hello") for episode in episodes])
@@ -41,8 +41,8 @@ def test_close_fails_every_open_future(workers: int) -> None:
     with pytest.raises(EnvironmentFailure, match="the sessions were closed"):
         episodes[0].turn("hello").result()
     sessions.close()
-    assert children(os.getpid()) == before
-    assert eventually(lambda: threading.active_count() == threads, 60)
+    assert held.new_children() == set()
+    assert eventually(lambda: not held.new_threads(), 60)
 
 
 def test_without_workers_what_hangs_is_left_alone() -> None:
@@ -70,24 +70,25 @@ def test_nothing_is_left(own_tmp: Path, warm: None) -> None:
     task = env.prompt("What is 37 * 41?", answer="1517")
     code = '<tool_call>{"name": "python", "arguments": {"code": "open(\'f\', \'w\').write(\'x\')"}}</tool_call>'
     started: set[int] = set()
-    with nothing_left():
+    with nothing_left() as held:
         with Sessions({"talk": TALK, env.name: env}, workers=2) as sessions:
             episodes = [sessions.open(task, str(seed)) for seed in range(4)]
             wait([episode.turn(code) for episode in episodes])
             talks = [sessions.open(TASK, str(seed)) for seed in range(4)]
             talks[0].turn("CHILDREN").result()
-            for child in children(os.getpid()):
+            for child in held.new_children():
                 started |= {*below(child)}
                 send(signal.SIGKILL, [child])
             assert [episode.turn(code).result().reply.messages[0].content for episode in episodes] == ["1\n"] * 4
             with pytest.raises(SessionLimit):
                 talks[1].turn("DIE").result()
-            for child in children(os.getpid()):
+            for child in held.new_children():
                 started |= {*below(child)}
         assert len(started) > 8
         assert eventually(lambda: not any(alive(pid) for pid in started), 60)
         del episodes, talks, sessions
         gc.collect()
+    assert held.new_temporary_files() == set()
 
 
 def test_an_environment_that_cannot_be_sent() -> None:
@@ -115,16 +116,16 @@ def test_a_worker_that_does_not_start_in_time_is_no_ones_fault() -> None:
 
 
 def test_dropped_sessions_end_their_workers() -> None:
-    before = children(os.getpid())
+    held = Held()
     sessions = Sessions({"talk": TALK}, workers=1)
     episode = sessions.open(TASK, "0")
     del sessions
     gc.collect()
     episode.turn("hello").result()  # an episode holds its sessions
-    assert children(os.getpid()) != before
+    assert held.new_children()
     del episode
     gc.collect()
-    assert eventually(lambda: children(os.getpid()) == before, 60)
+    assert eventually(lambda: not held.new_children(), 60)
 
 
 def run(tmp_path: Path, body: str) -> "subprocess.Popen[str]":
@@ -231,10 +232,11 @@ def test_a_script_without_a_main_guard_ends_with_one_error(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_stopped_workers_do_not_delay_the_end_for_long() -> None:
+    held = Held()
     with Sessions({"talk": TALK}, workers=1) as sessions:
         episode = sessions.open(TASK, "0")
         episode.turn("hello").result()
-        os.kill(next(iter(children(os.getpid()))), signal.SIGSTOP)
+        send(signal.SIGSTOP, held.new_children())
         begun = time.monotonic()
     assert time.monotonic() - begun < 20
     with pytest.raises(EnvironmentFailure):

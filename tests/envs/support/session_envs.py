@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from processes import children
 from sample_envs import ExactEnvironment, ExactOptions
 
 from verigym import Completion, EnvironmentFailure, Message, Prompt, Reply, ScoreError, Turn, run_episode
@@ -220,24 +218,3 @@ def play_on(episode: Episode, prompt: Prompt, texts: Sequence[str]) -> Completio
         reason, outcome = "limit", {"limit": blamed.why}
     finish: FinishReason = reason  # type: ignore[assignment]
     return transcript.completion(finish, outcome, failure)
-
-
-@contextmanager
-def nothing_left() -> Iterator[None]:
-    """Check that no child process, descriptor, shared memory or temporary file is left."""
-    before = _state()
-    yield
-    deadline = time.monotonic() + 60
-    while (after := _state()) != before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert after == before
-
-
-def _state() -> dict[str, Any]:
-    shared = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-    return {
-        "children": children(os.getpid()),
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        "shared memory": {name for name in shared if name.startswith(("psm_", "sem.mp-"))},
-        "temporary": sorted(os.listdir(os.environ["TMPDIR"])) if "TMPDIR" in os.environ else [],
-    }

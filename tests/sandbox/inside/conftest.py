@@ -33,7 +33,16 @@ def start(call: str, cwd: Path, fds: tuple[int, ...] = (), **streams) -> subproc
             (source / package / "__init__.py").touch()
         (source / "verigym/sandbox/inside").symlink_to(INSIDE)
     code = BOOT.format(source=str(source), site=SITE, call=call)
-    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    # As in a cell, nobody else uses its folder for temporary files: in a shared one, starting pytests delete each other's.
+    temporary = cwd.parent / f"{cwd.name}-temporary"
+    temporary.mkdir(exist_ok=True)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": str(temporary),
+    }
     argv = [sys.executable, "-s", "-S", "-P", "-c", code]
     return subprocess.Popen(argv, cwd=cwd, env=environment, pass_fds=fds, **streams)
 
