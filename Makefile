@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= runs/quickstart
 SEED ?= 0
+STEPS ?= 400
 # Compiled files are kept: compiling the tests takes longer than collecting them.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -25,7 +26,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt lock.txt
 
 quickstart: setup
 	@echo "==> training a small model from nothing, 5 to 12 minutes on 2 cores; Ctrl-C stops it, the same command goes on"
-	@$(BIN)/verigym quickstart --output $(OUTPUT) --seed $(SEED)
+	@$(BIN)/verigym quickstart --output $(OUTPUT) --seed $(SEED) --steps $(STEPS)
 
 recipes: setup
 	@echo "==> DeepSeek-R1's stages on a small model from nothing, and an ablation; under an hour on 2 cores; Ctrl-C stops it, the same command goes on"

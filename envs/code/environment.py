@@ -47,7 +47,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
     """Grades programs by their tests."""
 
     name = "code"
-    version = "10"
+    version = "11"
     reference_type = CodeReference
     options_type = CodeOptions
     resources = ("sandbox",)

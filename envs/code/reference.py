@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
@@ -165,6 +166,10 @@ class Policy(_Part):
     program's process, for values that cannot be sent. A program can then forge the verdict."""
 
 
+_EVALUATES = re.compile(r"(?<![\w.])(eval|exec)[ \t]*\((?![ \t]*stdin\b)")
+"""A call that runs text as code, unless it is the test's own input."""
+
+
 class CodeReference(Reference):
     """What a program is judged by."""
 
@@ -189,6 +194,14 @@ class CodeReference(Reference):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        for number, test in enumerate(self.tests):
+            if isinstance(test, CheckerTest) and self.policy.trust == "separate":
+                found = _EVALUATES.search(test.code) or _EVALUATES.search(self.setup)
+                if found:
+                    raise ValueError(
+                        f"tests.{number} is a checker that calls {found[1]}(): a program could print what decides the verdict; "
+                        "read the output by int(), ast.literal_eval or a parser, or set policy.trust to shared to accept that"
+                    )
         if self.language != "python":
             for number, test in enumerate(self.tests):
                 if isinstance(test, PYTHON_ONLY):

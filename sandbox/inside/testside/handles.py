@@ -149,7 +149,8 @@ class Handle(Remote):
         read = next((op for kinds, op in _READ_AS.items() if type(other) in kinds), None)
         if read is None or "__eq__" not in info.special:
             return NotImplemented
-        for op in ("plain", read):
+        has_base_value = not STANDARD.keys().isdisjoint(info.names)  # what is a string is not compared as a list of letters
+        for op in ("plain",) if has_base_value else ("plain", read):
             try:
                 value = info.ask(op)
             except Exception:  # noqa: S112, the object does not support it

@@ -15,7 +15,7 @@ from verigym.sandbox.inside.wire import inert_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import FrameType
+    from types import CodeType, FrameType
     from typing import Any
 
     from verigym.sandbox.inside.testside.in_process import InProcessCandidate
@@ -66,6 +66,7 @@ class TestNamespace:
         """Whether the test looked up a name that only the candidate may define, and that the candidate does not define."""
         self.texts = {TEST: job["code"], SETUP: job.get("setup") or ""}
         """File name -> text, of the test and of its setup."""
+        self._compiled: list[CodeType] = []
         self.under_test: frozenset[str] = frozenset()
         if source is not None:
             self.under_test = candidate_names.of(job.get("entry_point"), test, setup)
@@ -137,7 +138,22 @@ class TestNamespace:
         """Run the test's setup code."""
         setup = self.job.get("setup")
         if setup:
-            exec(compile(setup, SETUP, "exec", dont_inherit=True), self.namespace)  # noqa: S102
+            self.execute(compile(setup, SETUP, "exec", dont_inherit=True))
+
+    def execute(self, code: CodeType) -> None:
+        """Run the compiled test or setup in this module, and remember its code as the author's."""
+        self._compiled.append(code)
+        exec(code, self.namespace)  # noqa: S102
+
+    def is_the_authors(self, code: CodeType) -> bool:
+        """Return whether `code` is of the test or the setup: a file name tells nothing, where text is evaluated as code."""
+        within = list(self._compiled)
+        while within:
+            one = within.pop()
+            if one is code:
+                return True
+            within += [part for part in one.co_consts if type(part) is type(code)]
+        return False
 
     def find(self, name: str) -> Any:
         """Return the object of the prelude or the candidate for `name`, a name that test and setup do not define.

@@ -9,7 +9,7 @@ import sys
 
 from verigym.sandbox.inside.candidate import prelude_names
 from verigym.sandbox.inside.testside import usage
-from verigym.sandbox.inside.testside.namespace import SETUP, TEST, TestNamespace, locate_error
+from verigym.sandbox.inside.testside.namespace import TEST, TestNamespace, locate_error
 from verigym.sandbox.inside.testside.peer import CandidateError
 
 TYPE_CHECKING = False
@@ -208,11 +208,11 @@ def run_checker(job: dict[str, Any], code: CodeType, world: TestNamespace) -> Te
     """Run the function `check(stdin, stdout)`, which `code` defines in the module `world`, on the candidate's output.
 
     Raises:
-        TestFault: `code` does not define `check`, or is broken regardless of the output.
+        TestFault: `code` does not define `check`, is broken regardless of the output, or returns what is no verdict.
     """
     try:
         world.set_up()
-        exec(code, world.namespace)  # noqa: S102
+        world.execute(code)
         check = world.namespace["check"]
     except BaseException as error:
         raise TestFault(f"the checker fails before it checks: {locate_error(error, world)}") from None
@@ -225,9 +225,21 @@ def run_checker(job: dict[str, Any], code: CodeType, world: TestNamespace) -> Te
     message = ""
     if type(answer) is tuple and len(answer) == 2:
         answer, message = answer[0], str(answer[1])
-    if type(answer).__name__ == "bool_" or (type(answer).__name__ == "bool" and hasattr(answer, "item")):
+    if type(answer).__module__ == "numpy" and getattr(answer, "shape", None) == ():
         answer = answer.item()
-    return TestOutcome(answer is True or (type(answer) is int and answer == 1), message, 1)
+    passed = answer is True or (type(answer) is int and answer == 1)
+    if not passed and not _is_false(answer):
+        raise TestFault(f"check() returned a {type(answer).__name__}; return True or False, or (True or False, a message)")
+    if answer is None and not usage.returns_a_value(job["code"], "check"):
+        raise TestFault("check() returns nothing; return True or False")
+    return TestOutcome(passed, message, 1)
+
+
+def _is_false(answer: object) -> bool:
+    try:
+        return not answer
+    except Exception:  # an array of several items is neither
+        return False
 
 
 def _is_checkers_fault(error: BaseException, world: TestNamespace) -> bool:
@@ -235,7 +247,7 @@ def _is_checkers_fault(error: BaseException, world: TestNamespace) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    if trace is not None and trace.tb_frame.f_code.co_filename in (TEST, SETUP):
+    if trace is not None and world.is_the_authors(trace.tb_frame.f_code):
         text = world.texts[trace.tb_frame.f_code.co_filename]
         if type(error) is NameError:  # a name that the text binds somewhere may be bound for other outputs
             missing = not any(usage.binds(one, error.name) for one in world.texts.values())

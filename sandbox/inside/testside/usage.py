@@ -341,6 +341,12 @@ def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
     return bool(given) and not any(of_program & _names_in(part) for part in given)
 
 
+def returns_a_value(text: str, name: str) -> bool:
+    """Return whether a function called `name`, if `text` defines one by `def` at top level, has a `return` with a value."""
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == name]
+    return not functions or any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(functions[-1]))
+
+
 def defines(text: str, name: str) -> bool:
     """Return whether `text` defines or imports a function called `name` at top level.
 

@@ -100,14 +100,15 @@ KILLS = [
 
 @pytest.mark.parametrize("text", KILLS)
 def test_a_program_that_has_the_tests_killed_gets_no_more_than_a_wrong_one(text: str) -> None:
-    """The tests evaluate what the program gives them, which is not for us to forbid."""
+    """Assertions may evaluate what the program gives them; a checker may where it says that verdicts can be forged."""
     env = CodeEnvironment()
     checker = {"type": "checker", "stdin": "", "code": "def check(stdin, stdout):\n    return eval(stdout) == 6"}
     for test, program in (
         (checker, f"print({text!r})"),
         ({"type": "assert", "code": "assert eval(f()) == 6"}, f"def f():\n    return {text!r}"),
     ):
-        score = env.score(env.prompt("q", tests=[test]), f"```python\n{program}\n```")
+        policy = {"trust": "shared"} if test is checker else {}
+        score = env.score(env.prompt("q", tests=[test], policy=policy), f"```python\n{program}\n```")
         assert (score.status, score.reward) == (Status.INCORRECT, 0.0), score.reason
         assert "killed" in score.reason and "not without the program" in score.reason
 

@@ -8,7 +8,14 @@ SHAPE = "class Shape:\n    def __init__(self, side): self.side = side\n"
 SQUARE = "class Square(Shape):\n    def area(self): return self.side ** 2\n"
 
 
+EQUAL = "    def __eq__(self, other): return True\n    def __hash__(self): return 1\n"
+
 REFUSED = {
+    "a string that equals its letters": (f"class Text(str):\n{EQUAL}def f(x): return Text(x)", "assert f('ab') == ['a', 'b']"),
+    "a string that equals a number": (f"class Text(str):\n{EQUAL}def f(x): return Text(x)", "assert f('42') == 42"),
+    "a number that equals its digits": (f"class Whole(int):\n{EQUAL}def f(x): return Whole(x)", "assert f(123) == '123'"),
+    "a list that equals how it is printed": (f"class Row(list):\n{EQUAL}def f(x): return Row(x)", "assert f([1]) == '[1]'"),
+    "a set that equals a list": (f"class Bag(set):\n{EQUAL}def f(x): return Bag(x)", "assert f([1, 2]) == [1, 2]"),
     "an enumeration by its attribute": (
         "class Animal: __members__ = {'a': 1}\nclass Animal2: pass",
         "class Dog(Animal):\n    def speak(self): return 'w'\nassert Dog().speak() == 'x'",

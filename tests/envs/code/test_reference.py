@@ -87,6 +87,27 @@ def test_values_that_json_carries_come_back_as_they_were(value: Any) -> None:
     assert json.dumps(back.expected) == json.dumps(value)  # type: ignore[union-attr]
 
 
+def checker(body: str) -> dict[str, str]:
+    return {"type": "checker", "stdin": "[3]", "code": f"def check(stdin, stdout):\n    {body}"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return int(stdout) == eval(stdin)[0]",
+        "return ast.literal_eval(stdout) == 3",
+        "return model.eval(stdout)",
+        "return evaluate()",
+    ],
+)
+def test_a_checker_may_evaluate_what_is_not_the_output(body: str) -> None:
+    CodeEnvironment().prompt("q", tests=[checker(body)])
+
+
+def test_a_checker_may_evaluate_the_output_where_verdicts_may_be_forged() -> None:
+    CodeEnvironment().prompt("q", tests=[checker("return eval(stdout) == 24")], policy={"trust": "shared"})
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -130,8 +151,11 @@ def test_values_that_json_carries_come_back_as_they_were(value: Any) -> None:
         ({"tests": [call(kwargs={"a": HUGE})]}, "more than 4000 digits"),
         ({"tests": [call(expected=DEEP)]}, "nested more than 90 levels"),
         ({"tests": [call(args=3)]}, "args"),
+        ({"tests": [checker("return eval(stdout) == 24")]}, "tests.0 is a checker that calls eval()"),
+        ({"tests": [STDIO, checker("exec (stdout)")]}, "tests.1 is a checker that calls exec()"),
+        ({"tests": [checker("return f(stdout)")], "setup": "f = lambda text: eval(text)"}, "calls eval()"),
     ],
-    ids=range(37),
+    ids=range(40),
 )
 def test_mistakes_are_explained_when_the_prompt_is_made(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:

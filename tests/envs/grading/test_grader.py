@@ -1,6 +1,5 @@
 import asyncio
 import threading
-import time
 
 import pytest
 from sample_envs import CrowdedEnvironment, ExactEnvironment, FlakyEnvironment, ForeignEnvironment, ScriptedEnvironment
@@ -68,9 +67,8 @@ def test_submit_does_not_wait_for_the_verdict():
     env = ScriptedEnvironment()
     with Grader(env, workers=1) as grader:
         grader.start()
-        start = time.perf_counter()
         futures = [grader.submit(env.prompt(f"q{i}", answer="1"), "SLEEP") for i in range(4)]
-        assert time.perf_counter() - start < 0.4
+        assert not futures[-1].done()  # one worker sleeps for all four
         assert [f.result(timeout=10).status for f in futures] == [Status.NO_ANSWER] * 4
 
 

@@ -666,7 +666,7 @@ IO_TESTS: list[dict[str, Any]] = [
     {"type": "checker", "code": "import json\ndef check(stdin, stdout):\n    (line,) = stdout.splitlines()\n    return json.loads(line) == 5", **_RUN},
     {"type": "checker", "code": "def check(stdin, stdout):\n    words = stdout.split()\n    if words[0] != '5':\n        return False, f'{words[0]} is not 5'\n    return True", **_RUN},
     {"type": "checker", "code": "import ast\ndef check(stdin, stdout):\n    return ast.literal_eval(stdout) == 5", **_RUN},
-    {"type": "checker", "code": "def check(stdin, stdout):\n    return eval(stdout) == 5", **_RUN},
+    {"type": "checker", "code": "def check(stdin, stdout):\n    return __builtins__['eval'](stdout) == 5", **_RUN},
     {"type": "checker", "code": "def check(stdin, stdout):\n    if stdout == '5\\n':\n        return True\n    raise undefined_error(stdout)", **_RUN},
     {"type": "checker", "code": "def check(stdin, stdout):\n    return {'5': True}[stdout.strip()]", **_RUN},
 ]  # fmt: skip

@@ -224,10 +224,13 @@ CHECKER = "def check(stdin, stdout):\n    a, b = map(int, stdout.split())\n    r
         (CHECKER, "garbage", False),
         ("def check(stdin, stdout): return (True, 'fine')", "", True),
         ("def check(stdin, stdout): return (False, 'bad')", "", False),
-        ("def check(stdin, stdout): return 'yes'", "", False),
+        ("def check(stdin, stdout): return stdout and int(stdout) == 3", "", False),
+        ("def check(stdin, stdout):\n    if stdout == '3': return True", "", False),
+        ("import re\ndef check(stdin, stdout): return re.match('3', stdout)", "", False),
         ("def check(stdin, stdout): return 1", "", True),
         ("def check(stdin, stdout): raise SystemExit(0)", "", False),
         ("import numpy\ndef check(stdin, stdout): return numpy.bool_(True)", "", True),
+        ("import numpy\ndef check(stdin, stdout): return (numpy.int64(1), 'fine')", "", True),
     ],
 )
 def test_checkers(verdict, code, out, passed):
@@ -250,6 +253,22 @@ def test_checkers(verdict, code, out, passed):
 def test_a_checker_that_cannot_work_says_nothing_of_the_program(verdict, code, fault):
     found = verdict("", kind="checker", code=code, stdin="3", stdout="nonsense")
     assert found["stage"] == ("setup" if fault else "done") and found["passed"] is False, found
+
+
+@pytest.mark.parametrize(
+    "body", ["return 'yes'", "return 1.0", "return 2", "return (True, 'a', 1)", "return ([0], 'a')", "assert stdout"]
+)
+def test_what_is_no_verdict_is_no_programs_failure(verdict, body):
+    found = verdict("", kind="checker", code=f"def check(stdin, stdout):\n    {body}", stdin="3", stdout="5")
+    assert (found["stage"], found["passed"]) == ("setup", False), found
+    assert "return True or False" in found["detail"]
+
+
+def test_output_that_takes_the_checkers_name_is_not_the_checker(verdict):
+    code = "def check(stdin, stdout):\n    return eval(stdout) == 24"
+    for name in ("<test>", "<setup>"):
+        found = verdict("", kind="checker", code=code, stdout=f"eval(compile('zzz', {name!r}, 'eval'))")
+        assert (found["stage"], found["passed"]) == ("done", False), found
 
 
 @pytest.mark.parametrize("form", FORMS, ids=NAMES)
