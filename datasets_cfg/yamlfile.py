@@ -152,7 +152,7 @@ def _value(text: str, name: str, at: Callable[[int], str]) -> tuple[Any, Any]:
     try:
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_bombs(tree, at)
-        _refuse_repeated_keys(tree, at)
+        _refuse_careless_keys(tree, at)
         return None if tree is None else yaml.SafeLoader("").construct_document(tree), tree
     except yaml.MarkedYAMLError as error:
         place = at(error.problem_mark.line + 1) if error.problem_mark else name
@@ -189,11 +189,11 @@ def _refuse_bombs(tree: Any, at: Callable[[int], str]) -> None:
         size(tree)
 
 
-def _refuse_repeated_keys(node: Any, at: Callable[[int], str]) -> None:
-    """Refuse a key that stands twice in one mapping, at any depth; YAML itself would keep the last in silence."""
+def _refuse_careless_keys(node: Any, at: Callable[[int], str]) -> None:
+    """Refuse a key that stands twice in one mapping, or without a value; YAML would keep the last, or null, in silence."""
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _refuse_repeated_keys(item, at)
+            _refuse_careless_keys(item, at)
     elif isinstance(node, yaml.MappingNode):
         seen = set()
         for key, value in node.value:
@@ -201,7 +201,11 @@ def _refuse_repeated_keys(node: Any, at: Callable[[int], str]) -> None:
                 if key.value in seen:
                     raise UsageError(f"{at(key.start_mark.line + 1)}: field {key.value!r} stands twice; keep one")
                 seen.add(key.value)
-            _refuse_repeated_keys(value, at)
+            is_empty = isinstance(value, yaml.ScalarNode) and value.value == "" and value.style is None
+            if is_empty and ":" not in key.value:  # with one in it, the key lacks a space, and its name is refused
+                said = f"field {key.value!r} has no value; give one, write null or {{}} if that is meant, or remove the field"
+                raise UsageError(f"{at(key.start_mark.line + 1)}: {said}")
+            _refuse_careless_keys(value, at)
 
 
 def _lines(node: Any, loc: Loc) -> Iterator[tuple[Loc, int]]:

@@ -14,21 +14,24 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from verigym.envs.contract.schema import ErrorKind, Raised, Score
+from verigym.envs.contract.schema import ErrorKind, Raised, Score, ScoreError
 
 
 class EnvironmentFailure(Exception):
     """A failure of the grading itself (gold, back end, judge or worker), so that the completion gets no reward.
 
-    It is never raised because of the model's text.
+    It is never raised because of the model's text. `kind` is one of `ErrorKind`: `backend` (a tool or service of yours failed),
+    `unavailable` (it is not there), `timeout`, `crashed`, `protocol` (it answered nonsense), `gold_invalid`, `internal` (a
+    bug). Another word becomes `backend`, and the message says so.
     """
 
-    def __init__(self, kind: ErrorKind, message: str, *, retryable: bool = False, raised: Raised | None = None) -> None:
+    def __init__(self, kind: ErrorKind, message: str = "", *, retryable: bool = False, raised: Raised | None = None) -> None:
         super().__init__(kind, message, retryable)
+        error = ScoreError.of(kind, message, retryable)
         self.raised = raised
-        self.kind: ErrorKind = kind
-        self.message = message
-        self.retryable = retryable
+        self.kind: ErrorKind = error.kind
+        self.message = error.message
+        self.retryable = error.retryable
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializeAsAny, model_validator
 
@@ -164,6 +164,18 @@ class ScoreError(_Frozen):
     kind: ErrorKind
     message: str
     retryable: bool = False
+
+    @classmethod
+    def of(cls, kind: object, message: object, retryable: object) -> ScoreError:
+        """Return the error that environments of users report.
+
+        A kind that is unknown becomes `backend`, and the message names it: a failure that is reported wrongly is no reward.
+        """
+        kinds: tuple[ErrorKind, ...] = get_args(ErrorKind)
+        known = next((one for one in kinds if one == kind), None)
+        said = ": ".join(filter(None, ("" if known else str(kind), str(message))))
+        note = "" if known else f" (kind {str(kind)!r:.80} is unknown; the kinds are {', '.join(kinds)})"
+        return cls(kind=known or "backend", message=said + note, retryable=bool(retryable))
 
 
 class Completion(_Frozen):
@@ -384,8 +396,8 @@ class Score(_Frozen):
 
     @classmethod
     def failed(cls, kind: ErrorKind, message: str, *, retryable: bool = False) -> Score:
-        """Return the score of a failure on our side, without a reward."""
-        return cls.of_failure(ScoreError(kind=kind, message=message, retryable=retryable))
+        """Return the score of a failure on our side, without a reward. `ScoreError.of` says what becomes of an unknown kind."""
+        return cls.of_failure(ScoreError.of(kind, message, retryable))
 
     @classmethod
     def of_failure(cls, error: ScoreError) -> Score:

@@ -196,3 +196,8 @@ def test_naming_one_column_leaves_the_others_in_use(tmp_path: Path) -> None:
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run(GradeJob(input=str(source), environment="code", out=out, workers=1, columns=Columns(references={"tests": "my_tests"})))
     assert json.loads(out.read_text())["score"]["reward"] == 1.0
+
+
+def test_a_column_of_completions_is_named_once():
+    with pytest.raises(ValidationError, match="column 'a' is named twice, and its samples would count twice"):
+        Columns(completions=("a", "b", "a"))

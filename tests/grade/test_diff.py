@@ -165,3 +165,16 @@ def test_mistakes_are_found_before_anything_is_graded(two_gradings, capsys, argu
     error = capsys.readouterr().err
     assert message.replace("OLD", str(old)) in error and error.count("\n") == 1
     assert old.read_bytes() == before and not new.exists()
+
+
+def test_a_list_of_changes_replaces_nothing_but_such_a_list(two_gradings, tmp_path, capsys):
+    common, old, new = two_gradings
+    assert main([*common, "--out", str(new)]) == 0
+    outputs = tmp_path / "outputs.jsonl"
+    outputs.write_text('{"prompt": "q", "completion": "c"}\n')
+    capsys.readouterr()
+    assert main(["grade", str(new), "--diff", str(old), "--diff-out", str(outputs)]) == 2
+    assert "exists and is no list of changes; choose another" in capsys.readouterr().err
+    assert outputs.read_text().startswith('{"prompt"')
+    for _ in range(2):
+        assert main(["grade", str(new), "--diff", str(old), "--diff-out", str(tmp_path / "changes.jsonl")]) == 0

@@ -132,6 +132,11 @@ def test_a_run_without_samples_and_a_run_without_steps(tmp_path: Path) -> None:
         (["run", "--out", "no/folder/x.html"], "cannot write no/folder/x.html: there is no folder no/folder"),
         (["run", "--graded", "x.jsonl"], "--graded names the input of one file of scores, and 0 are given"),
         (["run", "--out", "run"], "cannot write run: Is a directory"),
+        (["run", "--out", "run/metrics.jsonl"], "--out run/metrics.jsonl exists and is no web page; choose another file"),
+        (["run", "--out", "run/samples.jsonl"], "--out run/samples.jsonl exists and is no web page; choose another file"),
+        (["run", "--difficulty", "nope"], "--difficulty nope: no sample has a column or metadata of that name"),
+        (["a=run", "a=run"], "two inputs are called"),
+        (["=run"], "=run: expected NAME=PATH or PATH, and the name is empty"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -139,8 +144,10 @@ def test_mistakes_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     assert main(["report", *arguments]) == 2
     assert message in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     assert not list(tmp_path.glob(".*partial"))
 
 

@@ -110,7 +110,7 @@ def test_rows_that_are_no_samples_are_counted(tmp_path: Path) -> None:
     assert len(list(run_samples(one, 0, metrics, LIMIT, None))) == 8
     assert one.notes == [
         "metrics.jsonl: 1 lines are no JSON objects and are left out",
-        "samples.jsonl: 2 lines hold no sample and are left out",
+        "samples.jsonl: 3 lines hold no sample and are left out",
     ]
 
 

@@ -69,7 +69,7 @@ def test_lines_that_are_no_objects_are_counted(tmp_path: Path) -> None:
     tail, lines = LogTail(path), Lines(path)
     tail.update()
     assert steps(tail) == [1, 2] == [row["step"] for row in lines]
-    assert tail.unreadable == lines.unreadable == 3
+    assert (tail.unreadable, lines.unreadable) == (3, 4), "the last line of a log may still be written"
     assert first_row(path) is None
 
 

@@ -300,14 +300,24 @@ def prepare(output: Path) -> None:
     """Make the run's folder `output`.
 
     Raises:
-        UsageError: `output` cannot be made or written.
+        UsageError: `output` cannot be made or written, or is the folder of a model, whose config.json a run's would replace.
     """
+    if _is_model(output):
+        raise UsageError(f"output: {str(output)!r} holds a model, whose config.json would be overwritten; name another folder")
     try:
         output.mkdir(parents=True, exist_ok=True)
         if not os.access(output, os.W_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:
         raise UsageError(f"output: {str(output)!r} cannot be used as a folder: {error.strerror}") from None
+
+
+def _is_model(folder: Path) -> bool:
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and "model_type" in config
 
 
 @contextmanager

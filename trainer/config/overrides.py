@@ -19,15 +19,29 @@ def overriding(document: Document, overrides: Sequence[str]) -> Document:
     """Return `document` with the `key=value` overrides applied. Errors in an overridden field then point to the override.
 
     Raises:
-        UsageError: an override is not `key=value`, or its path does not exist.
+        UsageError: as `apply_overrides`.
     """
     fields, places = copy.deepcopy(dict(document.fields)), dict(document.places)
-    for override in overrides:
-        loc = apply_override(fields, override)
+    for override, loc in apply_overrides(fields, overrides):
         for inner in [place for place in places if place[: len(loc)] == loc]:
             del places[inner]
         places[loc] = f"override {override!r}"
     return replace(document, fields=fields, places=places)
+
+
+def apply_overrides(fields: dict[str, Any], overrides: Sequence[str]) -> list[tuple[str, Loc]]:
+    """Apply the `key=value` overrides to `fields` in place, and return each with the path of its field.
+
+    Raises:
+        UsageError: as `apply_override`; or a field is set twice.
+    """
+    applied: list[tuple[str, Loc]] = []
+    for override in overrides:
+        loc = apply_override(fields, override)
+        if earlier := next((other for other, place in applied if place == loc), None):
+            raise UsageError(f"override {override!r}: {earlier!r} sets this field too; keep one")
+        applied.append((override, loc))
+    return applied
 
 
 def apply_override(fields: dict[str, Any], override: str) -> Loc:

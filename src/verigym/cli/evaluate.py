@@ -81,7 +81,7 @@ def evaluate(
     """
     from verigym.cli.common.values import validated
     from verigym.envs import UsageError
-    from verigym.trainer.config.overrides import apply_override
+    from verigym.trainer.config.overrides import apply_overrides
 
     in_training = [name for name in map(_data_set, train_data or []) if name]
     in_suite = [source["dataset"] for source in (_suite(suite, None) if suite else []) if source.get("dataset")]
@@ -119,7 +119,9 @@ def evaluate(
         "train_data_dirs": {name: where for name in in_training if (where := folders.get(name, folder))},
     }
     for override in set_field or []:
-        apply_override(fields, override)
+        if override.partition("=")[0] in fields:
+            raise UsageError(f"--set {override}: that has an option or an argument of its own (verigym eval --help)")
+    apply_overrides(fields, set_field or [])
     from verigym.trainer.evaluation.config import EvalConfig
 
     config = validated(EvalConfig, **fields)

@@ -130,6 +130,19 @@ def check_paths(new: Path, old: Path, changes: Path | None, *inputs: Path) -> No
     for path in (new, old, *inputs):
         if changes is not None and same_file(changes, path):
             raise UsageError(f"--diff-out {changes} would overwrite {path}; choose another")
+    if changes is not None and changes.is_file() and not _holds_changes(changes):
+        raise UsageError(f"--diff-out {changes} exists and is no list of changes; choose another")
+
+
+def _holds_changes(path: Path) -> bool:
+    """Whether the file is empty or begins with a line of `Change.as_json`: anything else may be a file of the user's."""
+    with open(path, "rb") as stream:
+        first = stream.readline(1 << 20)
+    try:
+        line = json.loads(first or b'{"new": 0, "old": 0}')
+    except ValueError:
+        return False
+    return isinstance(line, dict) and line.keys() >= {"new", "old"}
 
 
 def _pairs(found: Comparison) -> Iterator[Change]:

@@ -75,6 +75,17 @@ class Built:
     """What the figures say, as the top of the page does."""
 
 
+def _refuse_to_overwrite(out: Path) -> None:
+    """Refuse a file that holds something else than a page, such as an input: no list of inputs' files would be complete."""
+    try:
+        with open(out, "rb") as stream:
+            begins = stream.read(15).lower()
+    except OSError:
+        return  # it does not exist, or writing it says why it cannot be
+    if begins and begins != b"<!doctype html>":
+        raise UsageError(f"--out {out} exists and is no web page; choose another file")
+
+
 def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = ReportOptions()) -> Built:
     """Write a page that reports on runs, score files and evaluations; return the page's path and counts.
 
@@ -84,8 +95,9 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
         options: options of the page.
 
     Raises:
-        UsageError: an input cannot be read, or the page cannot be written.
+        UsageError: an input cannot be read, or the page cannot be written, or would overwrite a file that is no web page.
     """
+    _refuse_to_overwrite(out)
     graded = [one for one in inputs if one.kind is Kind.SCORES]
     if options.graded is not None and len(graded) != 1:
         raise UsageError(f"--graded names the input of one file of scores, and {len(graded)} are given")
@@ -94,10 +106,11 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
     packer, twins, tallies = Packer(), Twins(), [Tally() for _ in inputs]
     figures = [Tally() for _ in inputs]  # of a run those of training alone: its evaluations ask the same few prompts again
     components: list[set[tuple[str, str]]] = [set() for _ in inputs]
-    total = 0
+    total = rated = 0
     for place, one in enumerate(inputs):
         for record in _records(one, place, metrics.get(place, []), options):
             total += 1
+            rated += record.difficulty != ""
             tallies[place].add(record)
             if record.kind != "eval":
                 figures[place].add(record)
@@ -106,6 +119,9 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
                 components[place] |= {(record.source, name) for name, _ in record.texts.get("components", ())}
             if share == 1 or int(record.prompt_id, 16) < share * SHARES:
                 packer.add(record)
+
+    if options.difficulty and total and not rated:
+        raise UsageError(f"--difficulty {options.difficulty}: no sample has a column or metadata of that name")
 
     def expected(place: int, prompt_id: str, source: str, reward: float) -> float | None:
         return tallies[place].expected(prompt_id, source, reward)

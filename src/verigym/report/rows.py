@@ -74,7 +74,7 @@ class LogTail:
 class Lines:
     """Iterator over the JSON objects in a file, one per line.
 
-    It counts the lines that are not JSON objects, except an incomplete last line.
+    It counts the lines that are not JSON objects, an incomplete last one too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,8 +84,6 @@ class Lines:
     def __iter__(self) -> Iterator[Row]:
         with open(self.path, "rb") as stream:
             for line in stream:
-                if not line.endswith(b"\n") and _row(line) is None:
-                    return
                 row = _row(line)
                 if row is None:
                     self.unreadable += 1

@@ -126,6 +126,34 @@ def test_declared_failures_keep_their_kind():
     assert (score.error.kind, score.error.message, score.error.retryable) == ("gold_invalid", "no number", False)
 
 
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (
+            lambda: EnvironmentFailure("server", "it is down", retryable=True),
+            "server: it is down (kind 'server' is unknown; the kinds",
+        ),
+        (
+            lambda: EnvironmentFailure("it is down", retryable=1),
+            "it is down (kind 'it is down' is unknown; the kinds are gold_invalid,",
+        ),
+        (lambda: EnvironmentFailure(None, OSError("no disk"), retryable=True), "None: no disk (kind 'None' is unknown"),
+    ],
+)
+def test_a_failure_that_is_reported_wrongly_is_no_reward(failure, message):
+    def judge():
+        raise failure()
+
+    for score in (blame(Judge(bad=judge)), failure().score()):
+        assert (score.reward, score.error.kind, score.error.retryable) == (None, "backend", True)
+        assert score.error.message.startswith(message)
+
+
+def test_a_failed_score_of_an_unknown_kind_is_no_reward():
+    score = Score.failed("server", "it is down")
+    assert (score.reward, score.error.kind) == (None, "backend") and "server: it is down" in score.reason
+
+
 def test_a_second_try_that_works_counts():
     errors = iter([ValueError("fluke"), None])
     assert blame(Judge(bad=lambda: next(errors))) == Score.correct()

@@ -219,3 +219,13 @@ def test_a_second_run_is_kept_out(tmp_path: Path) -> None:
             pass
     with store.locked(tmp_path):
         pass
+
+
+def test_a_run_does_not_write_into_the_folder_of_a_model(tmp_path: Path) -> None:
+    model = '{"model_type": "qwen3", "hidden_size": 4}'
+    (tmp_path / "config.json").write_text(model)
+    with pytest.raises(UsageError, match="holds a model, whose config.json would be overwritten; name another folder"):
+        store.prepare(tmp_path)
+    assert (tmp_path / "config.json").read_text() == model
+    (tmp_path / "config.json").write_text('{"model": "m", "output": "o"}')
+    store.prepare(tmp_path)

@@ -77,6 +77,11 @@ MALFORMED = {
         BASE + SOURCE,
         "run.yaml:1: model: there is no directory 'some/model' here, and no model of that name in the hub's cache",
     ),
+    "a gate without a value": (
+        BASE + "sources: [{environment: arithmetic, format: }]",
+        "run.yaml:3: field 'format' has no value; give one, write null or {} if that is meant, or remove the field",
+    ),
+    "a field without a value": (BASE + SOURCE + "steps:\nseed: 1", "run.yaml:4: field 'steps' has no value"),
     "output is a file": (f"model: m\noutput: {__file__}\n" + SOURCE, "cannot be used as a folder"),
 }
 
@@ -181,3 +186,10 @@ def test_a_run_s_own_settings_can_be_given_again(overrides: list[str], tmp_path:
 def test_every_field_has_a_sentence() -> None:
     for name, field in TrainConfig.model_fields.items():
         assert field.description, name
+
+
+def test_a_field_that_is_overridden_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(GOOD)
+    with pytest.raises(UsageError, match="override 'steps=4': 'steps=3' sets this field too; keep one"):
+        read_config(path, ["steps=3", "seed=1", "steps=4"])

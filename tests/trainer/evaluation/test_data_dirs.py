@@ -72,7 +72,7 @@ def test_training_data_alone_may_have_a_folder(sets: Path, sums_model: Path) -> 
 @pytest.mark.slow
 def test_a_run_s_file_names_data_sets_too(sets: Path, sums_model: Path) -> None:
     (sets / "run.yaml").write_text("model: m\nsources:\n  - dataset: one.yaml\n  - {dataset: two.yaml, data_dir: two}\n")
-    assert evaluate(sums_model, "--suite", "run.yaml", "--set", "max_new_tokens=4", "--data-dir", "one.yaml=one") == 0
+    assert evaluate(sums_model, "--suite", "run.yaml", "--max-new-tokens", "4", "--data-dir", "one.yaml=one") == 0
     assert [source["data_dir"] for source in report()["start"]["made_with"]["sources"]] == ["one", "two"]
 
 

@@ -235,6 +235,8 @@ def test_the_command_line(tmp_path: Path, sums_model: Path, capsys: pytest.Captu
         (["m"], "nothing to evaluate on; give --data, --env or --suite"),
         (["a/m", "a/m", "--env", "units"], "two models are called 'm'; name them, NAME=MODEL"),
         (["b=x/m", "b/m", "c/m", "--env", "units"], "two models are called 'b'; name them, NAME=MODEL"),
+        (["m", "--env", "units", "--set", "prompts=3"], "--set prompts=3: that has an option or an argument of its own"),
+        (["m", "--env", "units", "--set", "seed=1", "--set", "seed=2"], "override 'seed=2': 'seed=1' sets this field too"),
         (["m", "--env", "units", "--set", "temprature=1"], "unknown field 'temprature'; did you mean 'temperature'?"),
         (["m", "--env", "units", "--k", "2", "--temperature", "0"], "greedy samples are all the same"),
         (["m", "--env", "units={"], "not JSON"),

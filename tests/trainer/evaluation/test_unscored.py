@@ -81,7 +81,7 @@ def judged(folder: Path) -> list[str]:
 
 def evaluate(folder: Path, model: Path, *more: str) -> int:
     command = ["eval", f"mine={model}", "--output", str(folder / "out"), "--env", "flaky_sums:Flaky", "--prompts", "6"]
-    command += ["--set", "max_new_tokens=4", "--set", "workers=0", "--set", "device=cpu", "--set", "prompts_at_a_time=2"]
+    command += ["--max-new-tokens", "4", "--set", "workers=0", "--set", "device=cpu", "--set", "prompts_at_a_time=2"]
     return cli.main([*command, *more])
 
 
@@ -178,6 +178,6 @@ def test_more_tokens_than_the_model_has_positions_are_refused_before_it_samples(
     folder: Path, sums_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     down(folder)
-    assert evaluate(folder, sums_model, "--set", "max_new_tokens=99999") == 2
+    assert evaluate(folder, sums_model, "--max-new-tokens", "99999") == 2
     assert "positions, and a prompt of" in (error := capsys.readouterr().err) and "max_new_tokens can be " in error
     assert judged(folder) == []

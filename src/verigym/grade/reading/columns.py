@@ -52,6 +52,9 @@ class Columns(BaseModel):
     @model_validator(mode="after")
     def _one_use_a_name(self) -> Self:
         nested(self.references)
+        for name in self.completions:
+            if self.completions.count(name) > 1:
+                raise ValueError(f"completions: column {name!r} is named twice, and its samples would count twice")
         return self
 
     def used(self) -> list[str]:

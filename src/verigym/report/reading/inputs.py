@@ -49,6 +49,8 @@ def find_inputs(given: Sequence[str]) -> list[Input]:
     found: list[Input] = []
     for argument in given:
         label, path = named_path(argument)
+        if label == "":
+            raise UsageError(f"{argument}: expected NAME=PATH or PATH, and the name is empty")
         inputs = _inputs(path)
         if label is not None:
             for one in inputs:
@@ -151,4 +153,4 @@ def _tell_apart(found: Sequence[Input]) -> None:
     labels = [one.label for one in found]
     for one in found:
         if labels.count(one.label) > 1:
-            raise UsageError(f"two inputs are called {one.label!r}; name them, NAME={one.path}")
+            raise UsageError(f"two inputs are called {one.label!r}; give each a name of its own, NAME={one.path}")
