@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import below, send
+from processes import below
 from warm_python import warm_python
 
 PROGRAM = """
@@ -48,12 +48,19 @@ def test_it_does_what_a_cold_one_does(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_test_that_ends_all_its_children_does_it_no_harm(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("print('well')")
-    for _ in range(2):
-        done = subprocess.run([*warm_python(), str(tmp_path / "program.py")], capture_output=True, text=True, timeout=120)
-        assert done.stdout == "well\n", done
-        send(signal.SIGKILL, below(os.getpid()))
+def test_the_server_is_no_child_of_the_test_process() -> None:
+    """So that a test which ends all processes that it has started does not end the server."""
+    address = warm_python()[-1].encode()
+    commands = {path.parent.name: path for path in Path("/proc").glob("[0-9]*/cmdline")}
+    servers = {int(pid) for pid, path in commands.items() if _words(path)[-1:] == [address]}
+    assert servers and not servers & set(below(os.getpid()))
+
+
+def _words(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().rstrip(b"\0").split(b"\0")
+    except OSError:  # it has ended
+        return []
 
 
 @pytest.mark.slow
