@@ -143,10 +143,13 @@ def _quick_switches() -> Iterator[None]:
 
 def _score_form(environment: Environment, item: Item) -> dict[str, Any]:
     """Return the score as JSON, or how `score`, which must never raise, broke its contract."""
+    prompt = item[0].model_dump(mode="json")
     try:
         score = environment.score(*item)
     except BaseException as error:
         return {"raised": f"raised {describe(error)}"}
+    if item[0].model_dump(mode="json") != prompt:  # the next completion of the same prompt would be judged by another reference
+        return {"raised": "changed its prompt's reference or metadata: judge() must leave both as they are"}
     if not isinstance(score, Score):
         return {"raised": f"returned {type(score).__name__} instead of a Score"}
     try:

@@ -19,6 +19,7 @@ from check_envs import (
     SeedlessTasks,
     SharedTasks,
     StuckEnvironment,
+    TidyingEnvironment,
     TwofoldEnvironment,
 )
 from sample_envs import (
@@ -78,6 +79,12 @@ def test_slowness_is_caught():
 
 def test_what_no_worker_can_receive_is_caught():
     assert failed(UnsendableEnvironment()) == {"works in a worker process"}
+
+
+def test_a_judge_that_changes_its_reference_is_caught():
+    report = check_env(TidyingEnvironment(), TidyingEnvironment().examples())
+    assert {row.name for row in report.failures} >= {"gold"}
+    assert "changed its prompt's reference or metadata" in str(report.failures)
 
 
 def test_a_wrong_gold_is_caught():

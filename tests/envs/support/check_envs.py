@@ -6,9 +6,9 @@ import random
 import time
 from collections.abc import Sequence
 
-from sample_envs import Answer, ExactEnvironment
+from sample_envs import Answer, ExactEnvironment, ExactOptions
 
-from verigym.envs import Completion, Prompt, Score
+from verigym.envs import BaseEnvironment, Completion, Prompt, Reference, Score
 
 
 class PickyEnvironment(ExactEnvironment):
@@ -31,6 +31,31 @@ class GreedyEnvironment(ExactEnvironment):
         if "9" in completion.text:
             return Score.incorrect(answer=str(len(bytearray(20 * 10**9))))
         return super().judge(prompt, reference, completion)
+
+
+class TidyingReference(Reference):
+    words: list[str]
+
+
+class TidyingEnvironment(BaseEnvironment[TidyingReference, ExactOptions]):
+    """Crosses out what was found: the next completion of the same prompt is judged by what is left."""
+
+    name = "tidying"
+    version = "1"
+    reference_type = TidyingReference
+    options_type = ExactOptions
+
+    def judge(self, prompt: Prompt, reference: TidyingReference, completion: Completion) -> Score:
+        if completion.text.strip() in reference.words:
+            reference.words.remove(completion.text.strip())
+            return Score.correct()
+        return Score.incorrect()
+
+    def gold(self, prompt: Prompt) -> str:
+        return self.reference(prompt).words[0]
+
+    def examples(self) -> list[Prompt]:
+        return [self.prompt("Name a colour.", words=["red", "blue"])]
 
 
 class StuckEnvironment(ExactEnvironment):
