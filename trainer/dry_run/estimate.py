@@ -27,7 +27,7 @@ from verigym.trainer.logprobs.chunked import chunk_tokens
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.models.lora import add_adapter
 from verigym.trainer.models.path import require_model
-from verigym.trainer.rollout.graders import open_graders
+from verigym.trainer.rollout.graders import open_graders, open_sessions
 from verigym.trainer.tasks.mixture import build_source
 
 GIB = 2**30
@@ -96,8 +96,8 @@ def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | 
     refuse_what_does_not_fit(memory(shape, config, 0.0, 0), free, config)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
     refuse_lost_signal(config, credits_of(config, {source.label: source.environment for source in sources}))
-    with open_graders(sources, config) as graders:
-        measured = measure(config, sources, graders)
+    with open_graders(sources, config) as graders, open_sessions(sources, config) as sessions:
+        measured = measure(config, sources, graders, sessions)
     prompts, rows = config.prompts_per_step, config.prompts_per_step * config.group_size
     room = longest(shape, config)
     longest_prompt, longest_completion = min(config.max_prompt_tokens, room), min(config.max_new_tokens, room)

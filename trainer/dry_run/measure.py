@@ -16,6 +16,7 @@ from verigym.datasets_cfg.load import RowError
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Score
 from verigym.envs.grading import Grader
+from verigym.envs.sessions import Sessions
 from verigym.trainer.advantages.gae import whole_reward
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import Credit
@@ -50,14 +51,16 @@ class Measured:
     """Mean length of a prompt of the mixture."""
 
 
-def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader]) -> Measured:
+def measure(
+    config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader], sessions: Mapping[str, Sessions]
+) -> Measured:
     """Run three small steps with the run's own model, sources and settings, and time the last, which is the largest.
 
     Completions are always sampled by the native engine: to measure with servers, the policy's weights would have to be pushed
     to them. All completions count as correct and are trained on with an advantage of 1, so that no update is skipped.
     """
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(_small(config, Path(folder), 1), sources, graders)
+        run = Run(_small(config, Path(folder), 1), sources, graders, sessions=sessions)
         run.learner.credit = {source.label: Credit(whole_reward) for source in sources}
         saved = SavedBytes(run.learner.model, *([run.learner.critic.model] if run.learner.critic else []))
         with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):

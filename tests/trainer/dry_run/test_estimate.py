@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from chats import ChatEnvironment, chatting_model
 from letters import LettersEnvironment
 
 from verigym.cli import main
@@ -283,3 +284,17 @@ def test_what_the_run_would_refuse_is_refused_before_it_is_measured(model_folder
     fields: dict[str, Any] = {"advantage": "reinforce++", "dynamic_sampling": True}
     with pytest.raises(UsageError, match="groups of equal rewards that dynamic_sampling drops"):
         estimate_run(config(model_folder, tmp_path / "out", **fields), {"letters": LettersEnvironment()})
+
+
+def test_episodes_are_priced(tmp_path: Path) -> None:
+    model, codec = chatting_model()
+    model.save_pretrained(tmp_path / "model")
+    codec.tokenizer.save_pretrained(tmp_path / "model")
+    chat = {"sources": [{"environment": "chat"}], "max_turns": 3, "max_turn_tokens": 8}
+    cost = estimate_run(config(tmp_path / "model", tmp_path / "out", **chat), {"chat": ChatEnvironment()})
+    assert cost.expected.completions > 0 and not (tmp_path / "out").exists()
+
+
+def test_a_setting_of_episodes_without_any_is_refused(model_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="max_turn_tokens is about episodes, and no source has tools"):
+        estimate_run(config(model_folder, tmp_path, max_turn_tokens=4), {"letters": LettersEnvironment()})
