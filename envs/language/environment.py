@@ -23,7 +23,7 @@ from verigym.envs.language.identify import installed
 from verigym.envs.language.naming import name_language, name_languages
 from verigym.envs.language.samples import SAMPLES
 from verigym.envs.language.scripts import LATIN, SCRIPTS_OF, WRITTEN, only_script, runs, words
-from verigym.envs.language.text import prose, sentences
+from verigym.envs.language.text import prose, sentences, without_accents
 
 # No identifier tells these apart in single sentences: what one is written in may be called the other.
 ALIKE = (frozenset({"bs", "hr", "sr"}), frozenset({"id", "ms"}), frozenset({"nb", "nn", "no"}))
@@ -32,6 +32,8 @@ _DENSE = frozenset({"Han", "Kana", "Hangul"})
 _KANA_SHARE = 0.05
 _LEAST_LETTERS = 8
 _TO_NAME = "?"
+_ACCENTS = 0.05
+_UNACCENTED = frozenset(code for code, text in SAMPLES.items() if text.isascii())
 
 
 class LanguageReference(Reference):
@@ -67,7 +69,7 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
     """Rewards the language asked for."""
 
     name = "language"
-    version = "3"
+    version = "4"
     reference_type = LanguageReference
     options_type = LanguageOptions
     expected_verdicts = ExpectedVerdicts(echo="free", garbage="free", hacks="free")
@@ -176,12 +178,28 @@ def shares(text: str, target: str | None, least: int, *, unit: Literal["letters"
                 counted[code] += size
     for script, sized in unnamed.items():
         names = name_languages([text for text, _ in sized], script)
+        if target is not None and script == LATIN:
+            _doubt_accents(names, [text for text, _ in sized], target)
         for code, (_, size) in zip(names, sized, strict=True):
             counted[_near(code, target)] += size
     total = sum(counted.values())
     if enough < least or not total:
         return Counter()
     return Counter({code: size / total for code, size in counted.items()})
+
+
+def _doubt_accents(names: list[str], texts: Sequence[str], target: str) -> None:
+    """Rename the texts that owe the target's name to their accents: without them they are in a language that needs none."""
+    doubted = [at for at, text in enumerate(texts) if _near(names[at], target) == target and _accented(text)]
+    plain = name_languages([without_accents(texts[at]) for at in doubted], LATIN)
+    for at, name in zip(doubted, plain, strict=True):
+        if name in _UNACCENTED:
+            names[at] = name
+
+
+def _accented(text: str) -> bool:
+    """Return whether so many letters have accents that these may decide the language."""
+    return len(text.encode("utf-8", "surrogatepass")) - len(text) > _ACCENTS * len(text)
 
 
 def _kept(scripts: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -40,6 +40,8 @@ class CosineLength(Composition):
             one while `outrank` is False.
     """
 
+    version = "3"  # beyond the other compositions': it counts words itself
+
     def __init__(
         self,
         environment: str | Environment | Mapping[str, str | Environment],

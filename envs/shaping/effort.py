@@ -49,7 +49,7 @@ class EffortEnvironment(BaseEnvironment[EffortReference, EffortOptions]):
     """Rewards thinking within its budget."""
 
     name = "effort"
-    version = "1"
+    version = "2"
     reference_type = EffortReference
     options_type = EffortOptions
     # What was cut off has a length too; only nothing at all is no answer.

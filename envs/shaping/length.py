@@ -54,7 +54,7 @@ class LengthEnvironment(BaseEnvironment[LengthReference, LengthOptions]):
     """Rewards length."""
 
     name = "length"
-    version = "1"
+    version = "2"
     reference_type = LengthReference
     options_type = LengthOptions
     # What was cut off has a length too; only nothing at all is no answer.

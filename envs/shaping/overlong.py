@@ -59,7 +59,7 @@ class OverlongEnvironment(BaseEnvironment[OverlongReference, OverlongOptions]):
     """Punishes length, from -1 to 0."""
 
     name = "overlong"
-    version = "1"
+    version = "2"
     reference_type = OverlongReference
     options_type = OverlongOptions
     reward_range = (-1.0, 0.0)

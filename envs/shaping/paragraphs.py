@@ -18,8 +18,6 @@ from verigym.envs.extraction.fences import blocks
 from verigym.envs.shaping.measure import count_words
 
 _BLANK = re.compile(r"\n[^\S\n]*+\n")
-LONGEST_WORD = 20
-"""Characters that count as a word at the least."""
 
 
 class ParagraphsReference(Reference):
@@ -32,8 +30,8 @@ class ParagraphsOptions(Options):
     longest: int = Field(300, ge=1)
     """Most words or characters (`unit`) of a paragraph. A paragraph of twice this length halves the reward."""
     unit: Literal["words", "characters"] = "words"
-    """Unit in which a paragraph's length is counted. In a script without spaces each character is a word. A paragraph counts as
-    at least one word for every 20 characters, even if its spaces are missing."""
+    """Unit in which a paragraph's length is counted. In a script without spaces each character is a word. A word longer than 20
+    characters counts as one for each 20 begun, so missing spaces make no paragraph short."""
     code_blocks: int | None = Field(None, ge=0)
     """Most fenced code blocks; with more the reward is 0. None: any number."""
 
@@ -42,7 +40,7 @@ class ParagraphsEnvironment(BaseEnvironment[ParagraphsReference, ParagraphsOptio
     """Rewards short paragraphs, from 0 to 1. Code blocks belong to no paragraph."""
 
     name = "paragraphs"
-    version = "1"
+    version = "2"
     reference_type = ParagraphsReference
     options_type = ParagraphsOptions
     # Any short text is readable.
@@ -63,7 +61,7 @@ class ParagraphsEnvironment(BaseEnvironment[ParagraphsReference, ParagraphsOptio
             return Score.no_answer(reason="the completion is empty")
         options = self.options
         paragraphs, code_blocks = divided(text)
-        count = _words if options.unit == "words" else len
+        count = count_words if options.unit == "words" else len
         longest = max((count(paragraph.strip()) for paragraph in paragraphs), default=0)
         components: dict[str, float | None] = {"longest": float(longest), "code_blocks": float(code_blocks)}
         reason = f"the longest paragraph has {longest} {options.unit} (at most {options.longest}); {code_blocks} code blocks"
@@ -72,11 +70,6 @@ class ParagraphsEnvironment(BaseEnvironment[ParagraphsReference, ParagraphsOptio
             reward, reason = 0.0, f"{reason} (at most {options.code_blocks})"
         status = Status.CORRECT if reward == 1 else Status.PARTIAL if reward > 0 else Status.INCORRECT
         return Score(reward=reward, status=status, components=components, reason=reason)
-
-
-def _words(paragraph: str) -> int:
-    """Return how many words, at least one for each `LONGEST_WORD` characters: spaces may be missing."""
-    return max(count_words(paragraph), -(-len(paragraph) // LONGEST_WORD))
 
 
 def divided(text: str) -> tuple[list[str], int]:

@@ -35,7 +35,7 @@ class RepetitionEnvironment(BaseEnvironment[RepetitionReference, RepetitionOptio
     """Punishes repetition, from `worst` to 0."""
 
     name = "repetition"
-    version = "1"
+    version = "2"
     reference_type = RepetitionReference
     options_type = RepetitionOptions
     # A punishment: what repeats nothing gets the maximum, nothing at all included.

@@ -13,7 +13,7 @@ from verigym.envs import Completion, Status, UsageError
 from verigym.envs.language.environment import LanguageEnvironment, language_of, shares
 from verigym.envs.language.samples import SAMPLES
 from verigym.envs.language.scripts import only_script
-from verigym.envs.language.text import letters, prose
+from verigym.envs.language.text import letters, prose, without_accents
 
 require("py3langid")
 CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "language.jsonl").read_text().splitlines()]
@@ -66,6 +66,12 @@ def test_cut_off_with_too_little_text() -> None:
         "\\text{" + "a " * 9 + "}" + "*_" * 50_000,
         "```\n" + "a b c " * 20_000,
         "_a/" * 40_000,
+        "&#" * 50_000 + "&#1" * 20_000 + "&" + "a" * 50_000,
+        "\\u" * 50_000 + "\\u{1" * 20_000,
+        "<a = " * 20_000 + "<word> " * 20_000,
+        "`word` " * 20_000 + "$\\text{word}$ " * 10_000,
+        "\x02" * 50_000 + "\x02\x03 " * 20_000,
+        "word@" * 20_000 + "a://" * 20_000,
     ],
 )
 def test_hostile_text_takes_linear_time(text: str) -> None:
@@ -192,6 +198,34 @@ def test_a_foreign_tail_of_a_long_text_is_seen() -> None:
     score = env.score(env.prompt("q", language="en"), text)
     share = len(SAMPLES["en"]) / (len(SAMPLES["en"]) + len(FRENCH))
     assert score.reward == pytest.approx(share, abs=0.02)
+
+
+@pytest.mark.parametrize("code", ["fr", "de", "vi", "cs", "pl", "hu", "tr", "ro", "is", "lv", "yo"])
+def test_no_sentence_loses_its_language_without_accents(shared_data: Path, code: str) -> None:
+    from verigym.envs.language.environment import _UNACCENTED
+    from verigym.envs.language.naming import name_languages
+
+    texts = [text for text in _sentences(shared_data).get(code, [SAMPLES.get(code, "")]) if only_script(text) == "Latin"]
+    assert not _UNACCENTED & set(name_languages([without_accents(text) for text in texts], "Latin"))
+
+
+def test_no_mark_of_what_was_removed_stays() -> None:
+    text = r"\text{$a$ and `b`} <i t=$c$> \x02\x03\x04 &#2;&#3; $\text{\frac{a}{b}}$ \foo[$x$]{`y`} x=`z`" + "\x03\x02"
+    assert not set("\x02\x03\x04") & set(prose(text))
+
+
+def test_without_accents() -> None:
+    assert without_accents("\u00c9t\u00e9 \u1ea5\u0111\u00f8\u0142\u0131e\u0301 \u043c\u044b \u00e6 \ud800") == (
+        "Ete adolie \u043c\u044b \u00e6 \ud800"
+    )
+
+
+def test_what_is_removed_may_have_as_many_letters_as_the_prose() -> None:
+    """Four words in each of many formulas: as many letters as the prose has are free, or 100; the rest is English."""
+    hidden = "\n".join(f"${chunk}$" for chunk in ("the weather remains cold", "nobody wanted another winter") * 20)
+    assert shares(FRENCH * 12 + hidden, "fr", 20)["fr"] == 1
+    free, total = letters(FRENCH), letters(hidden)
+    assert shares(FRENCH + hidden, "fr", 20)["fr"] == pytest.approx(free / (free + total - 100), abs=0.02)
 
 
 def test_the_language_of_a_text() -> None:
