@@ -78,7 +78,7 @@ class ProgramOfThoughtEnvironment(MathEnvironment):
     """Grades a program by what it prints."""
 
     name = "program_of_thought"
-    version = f"1.{MathEnvironment.version}"
+    version = f"2.{MathEnvironment.version}"
     """Our own and that of `math`, whose verdicts these are."""
     options_type = ProgramOfThoughtOptions
 

@@ -62,7 +62,7 @@ class FunctionsEnvironment(GeneratedTasks[CodeReference, CodeOptions], CodeEnvir
     """
 
     name = "functions"
-    version = "1"
+    version = "2"
     options_type = FunctionsOptions
 
     def make(self, rng: random.Random) -> Made:

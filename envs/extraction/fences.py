@@ -7,6 +7,8 @@ for completions:
 - Inside a block, a fence of the same character that names a language opens a new block. So a draft that breaks off does not
   swallow the next block, and a program inside a markdown answer is found.
 - A fence of the same character closes the block even if other text, which names no language, follows it on its line.
+- Only if a text has no complete block are its damaged fences mended: one that names the program's language at the end of a line
+  of prose, one at the end of the last line of code, and one behind characters without width. See `mended`.
 - A block whose opening fence has more than three characters should end with a fence of at least that length. If none follows,
   a shorter fence ends the block.
 """
@@ -39,6 +41,10 @@ _FENCE = re.compile(
     r"^(?P<lead>[ \t>]*+)(?P<tag><[A-Za-z]{1,20}>[ \t]*+)?(?P<mark>`{3,}+|~{3,}+)(?P<info>[^\n]*+)$", re.MULTILINE
 )
 _SOLE_OPENING = re.compile(r"(?P<mark>`{3,}+|~{3,}+)[ \t]*+(?P<tag>[^\s`]*+)[^\n`]*+\n")
+_INVISIBLE = re.compile(
+    r"^([ \t>]*)[\u00ad\u200b-\u200f\u2060-\u2064\ufeff][ \t\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*(?=```)", re.MULTILINE
+)
+_AT_LINE_END = re.compile(r"```(?P<tag>[A-Za-z0-9+-]{0,12})[ \t]*$", re.MULTILINE)
 _WORD = re.compile(r"[{. \t]*+([A-Za-z0-9_+#-]+)")
 _KNOWN = frozenset(tag for tags in TAGS.values() for tag in tags)
 _MARKDOWN = ("markdown", "md")
@@ -155,6 +161,23 @@ def _read(text: str, short: frozenset[int]) -> tuple[list[Block], list[_Open]]:
     return found, opened
 
 
+def mended(text: str, tags: Sequence[str]) -> str:
+    """Return `text` with each damaged fence on a line of its own.
+
+    The first backticks on a line are a fence if they end the line and name no language, or one of `tags` after a colon or a
+    full stop. Only text without a complete block may be mended; elsewhere this would let prose open and close blocks.
+    """
+    text = _INVISIBLE.sub(r"\1", text)
+    parts, last = [], 0
+    for mark in _AT_LINE_END.finditer(text):
+        before = text[text.rfind("\n", 0, mark.start()) + 1 : mark.start()]
+        opens = mark["tag"].lower() in tags and before.rstrip().endswith((":", ".", "!", "\uff1a", "\u3002"))
+        if before.strip(" \t>") and "`" not in before and (opens or not mark["tag"]):
+            parts += [text[last : mark.start()], "\n"]
+            last = mark.start()
+    return "".join([*parts, text[last:]])
+
+
 def sole_block(text: str, language: str = "") -> tuple[str, str]:
     """Return (content, problem) for a `text` that must be a single fenced block; `problem` is empty if it is.
 
@@ -185,15 +208,19 @@ def find_program(text: str, language: str, method: Method) -> Found:
     """Return the program that the completion `text` gives.
 
     Only the text after the last closing think tag counts. The program is the last complete block that has the tag `language` or
-    no tag, or else the last block of any tag. If that block is markdown, the last block inside it is taken. If there is no
-    block, inline code that is the whole text between answer tags is the program.
+    no tag, or else the last block of any tag. If no block is complete, damaged fences are mended. If the block is markdown, the
+    last block inside it is taken. If there is no block, inline code that is the whole text between answer tags is the program.
     """
     body = _answer_part(text)
+    tags = TAGS.get(language, (language,))
     found, unclosed = blocks(body) if method != "all" else ([], False)
+    if not found and method != "all":
+        whole = mended(body, tags)
+        found = [block for block in blocks(whole)[0] if block.tag in tags]
+        body = whole if found else body
     if _still_thinks(body, found):
         return Found(None, "the thinking never closes")
     if found:
-        tags = TAGS.get(language, (language,))
         own = [block for block in found if not block.tag or block.tag in tags]
         program = _innermost((own or found)[-1], body, tags)
         return Found(program) if program.strip() else Found(None, "the last fenced block is empty")

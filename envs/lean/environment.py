@@ -34,7 +34,7 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
     """Grades proofs: 1 if the kernel accepts the proof for exactly this statement with only the allowed axioms, else 0."""
 
     name = "lean"
-    version = "1"
+    version = "2"
     reference_type = LeanReference
     options_type = LeanOptions
     resources = ("lean", "sandbox")

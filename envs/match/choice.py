@@ -9,6 +9,7 @@ import unicodedata
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.latex.formatting import strip_formatting
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
+from verigym.envs.match.lists import unquoted
 from verigym.envs.match.text import normalised, without_lead
 
 _LABEL_WORD = r"(?:(?:option|choice|answer|letter)\b[\s:]*+)?"
@@ -59,6 +60,7 @@ def _chosen(reference: MatchReference, answer: str) -> int | None:
     answer = without_lead(answer.rstrip("".join(char for char in answer if unicodedata.category(char) in _PICTURES) + " "))
     if bold := _BOLD.fullmatch(answer):
         answer = bold["of"].strip()
+    answer = unquoted(answer)
     if answer.startswith("{") and answer.endswith("}"):
         answer = answer[1:-1].strip()
     by_text = _by_text(reference, answer)

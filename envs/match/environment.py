@@ -11,9 +11,9 @@ from verigym.envs.contract.errors import UsageError, did_you_mean
 from verigym.envs.contract.schema import Completion, Prompt, Score
 from verigym.envs.extraction.methods import strip_thinking
 from verigym.envs.match import chess, choice, grids, numeric, sql, text, values
-from verigym.envs.match.kind import Kind, Where
+from verigym.envs.match.kind import Kind, Verdict, Where
 from verigym.envs.match.kind import MatchReference as Fields
-from verigym.envs.match.where import find_answer
+from verigym.envs.match.where import Readings, find_readings
 
 __all__ = ["KINDS", "MatchEnvironment", "MatchOptions", "MatchReference"]
 
@@ -62,7 +62,7 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
     """Grades by comparison."""
 
     name = "match"
-    version = "6"
+    version = "7"
     reference_type = MatchReference
     options_type = MatchOptions
     expected_verdicts = ExpectedVerdicts()
@@ -117,14 +117,18 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
         kind = KINDS[reference.kind]
         answering = strip_thinking(completion.text) if self.options.skip_thinking else completion.text
         if answering is None or not answering.strip():
-            answer, reason = None, "the thinking never ends" if answering is None else "the completion is empty"
+            found = Readings((), "the thinking never ends" if answering is None else "the completion is empty")
         else:
-            answer, reason = find_answer(answering, self.options.answer_in or kind.where, kind.tags)
-        if not answer:
+            found = find_readings(answering, self.options.answer_in or kind.where, kind.tags)
+        texts, reason = found
+        if not any(texts):
             if completion.cut_off:
                 return Score.truncated(reason=f"cut off by the token limit: {reason}")
-            return Score.no_answer(reason=reason if answer is None else "the answer is empty")
-        verdict = kind.judge(reference, answer)
+            return Score.no_answer(reason="the answer is empty" if texts else reason)
+        if reference.kind == "numeric":
+            asked = "\n".join(message.content for message in prompt.messages if message.role == "user")
+            texts = (*texts, *numeric.percentages(texts[-1], asked))
+        answer, verdict = _judged(kind, reference, texts)
         shown = answer if len(answer) <= 1000 else f"{answer[:997]}..."
         reason = f"{verdict.reason} ({reason})"
         if verdict.limit:
@@ -132,3 +136,12 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
         if verdict.right is None:
             return Score.no_answer(reason=reason)
         return Score.correct(answer=shown, reason=reason) if verdict.right else Score.incorrect(answer=shown, reason=reason)
+
+
+def _judged(kind: Kind, reference: Fields, texts: Sequence[str]) -> tuple[str, Verdict]:
+    """Return the first reading of an answer that is right, or else the last one. One that names a wrong choice is final."""
+    for answer in texts:
+        verdict = kind.judge(reference, answer)
+        if verdict.right or verdict.limit or (reference.choices and verdict.right is False):
+            break
+    return answer, verdict

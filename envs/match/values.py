@@ -11,11 +11,11 @@ from verigym.envs.contract.errors import UsageError
 from verigym.envs.latex.formatting import strip_formatting, unwrap_text
 from verigym.envs.linear import JsonProblem, check_pattern, full_match, read_json
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
+from verigym.envs.match.lists import split_items, unbracketed
 from verigym.envs.match.numeric import as_number, near
 from verigym.envs.match.text import normalised
 
 DEEPEST = 64
-_BRACKETS = re.compile(r"\\(?:left|right)(?![A-Za-z])\s*|\\(?=[{}])")
 _AND = re.compile(r"and\s++(?=\S)", re.IGNORECASE)
 _LAST_AND = re.compile(r"(.*\S)\s+and\s+(\S.*)", re.IGNORECASE | re.DOTALL)
 _BULLET = re.compile(r"^(?:[-*\u2022]|[0-9]{1,4}[.)])\s+")
@@ -65,26 +65,23 @@ def _is_item(item: object) -> bool:
 
 
 def _items(answer: str) -> list[object] | None:
-    """Read a JSON array of texts and numbers, or items between commas, semicolons or line breaks, whichever there is."""
+    """Read a JSON array of texts and numbers, or else a list as `lists` does."""
     if answer.startswith("["):
         try:
             value = read_json(answer)
         except JsonProblem:
-            answer = answer.removeprefix("[").removesuffix("]").strip()
+            pass  # a list of another notation
         else:
             return value if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value) else None
-    answer = _BRACKETS.sub("", strip_formatting(answer)).strip()
-    if answer[:1] in ("(", "{") and answer.endswith({"(": ")", "{": "}"}[answer[0]]):
-        answer = answer[1:-1]
-    mark = next((mark for mark in ("\n", ";", ",") if mark in answer), ",")
-    items = [item.strip() for item in answer.strip().split(mark)]
-    if mark == "\n":  # "- 5" among others between commas is a number
+    answer = unbracketed(strip_formatting(answer))
+    items = split_items(answer)
+    if "\n" in answer:  # "- 5" among others between commas is a number
         items = [_BULLET.sub("", item) for item in items]
     return [*items] if all(items) else None
 
 
 def _same_item(given: object, gold: object, reference: MatchReference) -> bool:
-    number, right = as_number(given), as_number(gold)
+    number, right = as_number(given, lowest=True), as_number(gold)
     if number is not None and right is not None:
         return near(number, right, reference)
     return isinstance(given, str) and isinstance(gold, str) and normalised(given) == normalised(gold)

@@ -82,7 +82,7 @@ class ReasoningGymEnvironment(GeneratedTasks[GymReference, GymOptions]):
     """Tasks of reasoning-gym."""
 
     name = "reasoning_gym"
-    version = "1"
+    version = "2"
     reference_type = GymReference
     options_type = GymOptions
 

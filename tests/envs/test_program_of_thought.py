@@ -49,7 +49,7 @@ def test_it_keeps_the_contract(options: dict[str, Any]) -> None:
 
 
 def test_the_grader_knows_the_version_of_math(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert load("program_of_thought").grader.startswith(f"program_of_thought@1.{MathEnvironment.version}+")
+    assert load("program_of_thought").grader.startswith(f"program_of_thought@2.{MathEnvironment.version}+")
 
 
 def test_a_sandbox_that_fails_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ class AlgebraEnvironment(NumberPuzzle):
     """Linear equations with one solution, which is whole."""
 
     name = "algebra"
-    version = "1"
+    version = "2"
 
     def make(self, rng: random.Random) -> Made:
         """Return for example ("Solve 3x + 4 = 19 for x.", "5", "")."""

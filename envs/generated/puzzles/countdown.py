@@ -52,7 +52,7 @@ def wrong(reference: CountdownReference, answer: str, *, use_all: bool) -> str:
     except Unreadable as problem:
         return f"the answer {problem}"
     if stated is not None and stated != value:
-        return "what stands after the equals sign is not its value"
+        return "what stands on the other side of the equals sign is not its value"
     if value != reference.target:
         return f"not {reference.target}"
     used, given = Counter(numbers), Counter(reference.numbers)
@@ -65,7 +65,7 @@ class CountdownEnvironment(TextPuzzle[CountdownReference, CountdownOptions]):
     """Countdown, judged by a small parser of arithmetic expressions; nothing is evaluated as a program."""
 
     name = "countdown"
-    version = "2"
+    version = "3"
     reference_type = CountdownReference
     options_type = CountdownOptions
 

@@ -19,7 +19,7 @@ class CountingEnvironment(NumberPuzzle):
     """
 
     name = "counting"
-    version = "1"
+    version = "2"
 
     def make(self, rng: random.Random) -> Made:
         """Return a question, its answer and an empty worked solution.

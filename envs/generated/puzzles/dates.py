@@ -35,7 +35,7 @@ class DatesEnvironment(TextPuzzle[TextReference, TextOptions]):
     """
 
     name = "dates"
-    version = "1"
+    version = "2"
     reference_type = TextReference
     options_type = TextOptions
 

@@ -84,10 +84,10 @@ def _quotient(value: Fraction, divisor: Fraction) -> Fraction:
 
 
 def work_out(text: str) -> tuple[Fraction, list[int], Fraction | None]:
-    """Return (value, numbers, stated) of the arithmetic expression `text`, which may end in `= NUMBER`.
+    """Return (value, numbers, stated) of the arithmetic expression `text`, beside which `= NUMBER` or `NUMBER =` may stand.
 
-    `value` is the value of the expression, `numbers` are the numbers in it, in order, and `stated` is the number after the
-    equals sign, or None if there is no equals sign.
+    `value` is the value of the expression, `numbers` are the numbers in it, in order, and `stated` is the number on the other
+    side of the equals sign, or None if there is no equals sign. Of two numbers (`6 = 6`) the first is the expression.
 
     Raises:
         Unreadable: `text` is not an arithmetic expression, or divides by zero.
@@ -104,17 +104,29 @@ def work_out(text: str) -> tuple[Fraction, list[int], Fraction | None]:
             raise Unreadable("is not a sum of whole numbers")
         tokens.append(found[0].strip())
         place = found.end()
+    if tokens.count("=") > 1:
+        raise Unreadable("has more than one equals sign")
+    if "=" not in tokens:
+        return *_sum(tokens), None
+    left, right = tokens[: tokens.index("=")], tokens[tokens.index("=") + 1 :]
+    stated = _whole(right)
+    if stated is not None:
+        return *_sum(left), stated
+    stated = _whole(left)
+    if stated is None:
+        raise Unreadable("has no number on either side of the equals sign")
+    return *_sum(right), stated
+
+
+def _sum(tokens: list[str]) -> tuple[Fraction, list[int]]:
     reader = _Reader(tokens)
-    value, stated = reader.total(0), None
-    numbers = list(reader.numbers)
-    if reader.peek() == "=":
-        reader.at += 1
-        sign = -1 if reader.peek() == "-" else 1
-        reader.at += sign < 0
-        if not reader.peek().isdigit():
-            raise Unreadable("has more than a number after the equals sign")
-        stated = Fraction(sign * int(reader.peek()))
-        reader.at += 1
+    value = reader.total(0)
     if reader.at != len(tokens):
         raise Unreadable("is not one sum")
-    return value, numbers, stated
+    return value, reader.numbers
+
+
+def _whole(tokens: list[str]) -> Fraction | None:
+    """Return the whole number that the tokens spell, if they are nothing else."""
+    sign, digits = (-1, tokens[1:]) if tokens[:1] == ["-"] else (1, tokens)
+    return Fraction(sign * int(digits[0])) if len(digits) == 1 and digits[0].isdigit() else None

@@ -33,7 +33,7 @@ class FractionsEnvironment(NumberPuzzle):
     """Arithmetic with fractions; products occur from level 3 on."""
 
     name = "fractions"
-    version = "1"
+    version = "2"
 
     def make(self, rng: random.Random) -> Made:
         """Return for example ("Work out 1/2 + 3/4. ...", "5/4", "")."""

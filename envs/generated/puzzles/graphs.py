@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from verigym.envs.contract.generated import Made
 from verigym.envs.generated.puzzles.base import TextOptions, TextPuzzle, TextReference, at
+from verigym.envs.match.lists import unbracketed, unquoted
 
 NODES = (5, 6, 7, 9, 12)
 HEAVIEST = (1, 1, 5, 9, 20)
@@ -65,7 +66,7 @@ class GraphReference(TextReference):
 
 def wrong(reference: GraphReference, answer: str) -> str:
     """Return what is wrong with the path `answer`, or an empty string if it is a shortest path."""
-    path = [node.strip() for node in re.split(r"->|[-,]", answer)]
+    path = [unquoted(node.strip()) for node in re.split(r"->|[-,;]", unbracketed(answer))]
     if path[0] != reference.start or path[-1] != reference.goal:
         return f"not a path from {reference.start} to {reference.goal}"
     table, total = lengths(reference.edges), 0
@@ -83,7 +84,7 @@ class GraphsEnvironment(TextPuzzle[GraphReference, TextOptions]):
     """Shortest paths: by the number of edges at levels 1 and 2, and by the sum of the edge lengths from level 3 on."""
 
     name = "graphs"
-    version = "2"
+    version = "3"
     reference_type = GraphReference
     options_type = TextOptions
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.generated import TRIES, Made
 from verigym.envs.generated.puzzles.base import TextOptions, TextPuzzle, TextReference, at
+from verigym.envs.match.lists import split_items, unbracketed
 
 PEOPLE = ("Ann", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana", "Ivo", "Jane", "Karl", "Lea")
 SIZES = (2, 3, 4, 5, 7)
@@ -56,7 +57,7 @@ class LogicEnvironment(TextPuzzle[TextReference, TextOptions]):
     """Knights and knaves; the higher the level, the more of them."""
 
     name = "logic"
-    version = "2"
+    version = "3"
     reference_type = TextReference
     options_type = TextOptions
 
@@ -86,6 +87,6 @@ class LogicEnvironment(TextPuzzle[TextReference, TextOptions]):
 
 
 def people(text: str) -> list[str]:
-    """Return names that commas or "and" part, in lower case."""
-    text = re.sub(r"\\[{}]", " ", text.casefold()).strip(" .{}")
-    return [name.strip() for name in re.sub(r"\band\b", ",", text.replace(", and ", ", ")).split(",")]
+    """Return the names in a list, in lower case. "and" parts them too."""
+    text = unbracketed(text.casefold().strip(" ."))
+    return split_items(re.sub(r"\band\b", ",", text.replace(", and ", ", ")), (";", ",", "\n") if ";" in text else ("\n", ","))

@@ -6,6 +6,7 @@ import random
 
 from verigym.envs.contract.generated import Made
 from verigym.envs.generated.puzzles.base import TextOptions, TextPuzzle, TextReference, at
+from verigym.envs.match.lists import split_items, unbracketed
 
 SIZES = (4, 6, 9, 14, 20)
 LARGEST = (99, 99, 999, 9999, 9999)
@@ -18,18 +19,11 @@ WORDS = tuple(
 )
 
 
-def items(text: str) -> list[str]:
-    """Return the comma-separated items in `text`, without brackets around the list and without white space around each item."""
-    if text[:1] in ("[", "(") and text.endswith({"[": "]", "(": ")"}[text[0]]):
-        text = text[1:-1]
-    return [item.strip() for item in text.split(",")]
-
-
 class SortingEnvironment(TextPuzzle[TextReference, TextOptions]):
     """Sorting; the higher the level, the longer the list."""
 
     name = "sorting"
-    version = "1"
+    version = "2"
     reference_type = TextReference
     options_type = TextOptions
 
@@ -48,7 +42,7 @@ class SortingEnvironment(TextPuzzle[TextReference, TextOptions]):
 
     def problem(self, reference: TextReference, answer: str) -> str:
         """The same items in the same order; case means nothing."""
-        given, right = items(answer.replace("\u2212", "-").casefold()), items(reference.answer.casefold())
+        given, right = (split_items(unbracketed(text.casefold())) for text in (answer.replace("\u2212", "-"), reference.answer))
         if given == right:
             return ""
         return "the right items in another order" if sorted(given) == sorted(right) else "other items than asked for"

@@ -6,6 +6,7 @@ import random
 
 from verigym.envs.contract.generated import Made
 from verigym.envs.generated.puzzles.base import TextOptions, TextPuzzle, TextReference, at
+from verigym.envs.match.lists import unquoted
 
 STEPS = (1, 2, 3, 4, 6)
 LETTERS = (5, 6, 8, 10, 12)
@@ -40,7 +41,7 @@ class StringsEnvironment(TextPuzzle[TextReference, TextOptions]):
     """Operations on the letters of a word. A higher level means more operations and a longer word."""
 
     name = "strings"
-    version = "1"
+    version = "2"
     reference_type = TextReference
     options_type = TextOptions
 
@@ -60,7 +61,4 @@ class StringsEnvironment(TextPuzzle[TextReference, TextOptions]):
 
         Case matters. Quotes around the answer are ignored.
         """
-        for mark in ('"', "'", "`"):
-            if len(answer) > 2 and answer[0] == answer[-1] == mark:
-                answer = answer[1:-1]
-        return "" if answer == reference.answer else "another text"
+        return "" if reference.answer in (answer, unquoted(unquoted(answer))) else "another text"

@@ -20,7 +20,7 @@ def test_cases(case: dict[str, Any]) -> None:
     require(*PACKAGE.get(case["reference"]["kind"], ()))
     env = MatchEnvironment()
     completion = Completion(text=case["completion"], finish_reason=case.get("finish_reason", "stop"))
-    score = env.score(env.prompt("q", **case["reference"]), completion)
+    score = env.score(env.prompt(case.get("question", "q"), **case["reference"]), completion)
     assert score.status == case["expected"], score.reason
     assert score.reward == float(case["expected"] == "correct")
 
