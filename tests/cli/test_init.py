@@ -144,7 +144,7 @@ def test_names(name: str, names: tuple[str, str, str]) -> None:
         (["verigym"], "a module is called 'verigym' already"),
         (["words", "--kind", "gmae"], "no kind of environment is called 'gmae'; did you mean 'game'?"),
         (["words", "full"], "full is not empty; name a folder that does not exist, or an empty one"),
-        (["words", "full/file"], "full/file is not empty"),
+        (["words", "full/file"], "full/file is a file"),
     ],
 )
 def test_mistakes(

@@ -91,6 +91,8 @@ USAGE = {
         "bad.jsonl would overwrite the input a.bad.jsonl",
     ),
     "output of somebody else": ({IN: GOOD_LINE, OUT: b"notes"}, [IN], "cannot be continued; pass --overwrite"),
+    "output is a device": ({IN: GOOD_LINE}, [IN, "--out", "/dev/full"], "--out /dev/full is no regular file"),
+    "cache is the output": ({IN: GOOD_LINE}, [IN, "--out", OUT, "--cache", OUT], f"--cache and --out are both {OUT}"),
     "cache that is no cache": ({IN: GOOD_LINE, "c.db": b"x" * 5000}, [IN, "--cache", "c.db"], "c.db"),
 }
 

@@ -312,7 +312,11 @@ def _hints(job: GradeJob, setup: _Setup, summary: Summary, seen: Specimens) -> l
 def _check_paths(job: GradeJob) -> None:
     if not job.out.name or job.out.is_dir():
         raise UsageError(f"--out {job.out} is a folder; name a file in it, such as {job.out / 'scores.jsonl'}")
+    if job.out.exists() and not job.out.is_file():
+        raise UsageError(f"--out {job.out} is no regular file, which a run could go on with; name another")
     check_name(job.out, "--out")
+    if job.cache is not None and same_file(job.cache, job.out):
+        raise UsageError(f"--cache and --out are both {job.out}; name two files")
     if job.input == STDIN or not os.path.exists(job.input):
         return
     written = {"--out": job.out}

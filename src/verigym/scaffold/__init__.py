@@ -140,7 +140,9 @@ def make_package(name: str, kind: Kind, folder: Path | None = None) -> tuple[Nam
         if kind == "file":
             if there := [path for path in texts if (folder / path).exists()]:
                 raise UsageError(f"{folder / there[0]} exists already; name another folder")
-        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        elif folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder} is a file; name a folder that does not exist, or an empty one")
+        elif folder.exists() and any(folder.iterdir()):
             raise UsageError(f"{folder} is not empty; name a folder that does not exist, or an empty one")
         for path, text in texts.items():
             place = folder / path
