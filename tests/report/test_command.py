@@ -111,7 +111,7 @@ def test_models_are_compared_on_their_prompts(tmp_path: Path) -> None:
 def test_long_texts_are_cut_and_numbers_that_json_lacks_are_none(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     write_lines(folder / "metrics.jsonl", [train_row(1, loss=float("nan"), kl=float("inf")), eval_row(1, 0.5)])
-    write_lines(folder / "samples.jsonl", [run_sample(1, completion="x" * 5000, reward=1e300, advantage=float("nan"))])
+    write_lines(folder / "samples.jsonl", [run_sample(1, completion="x" * 5000, reward=1.0, advantage=float("nan"))])
     assert main(["report", str(folder), "--max-chars", "1000"]) == 0
     assert "[... 4,000 characters left out ...]" in texts(folder / "report.html")[0]["completion"]
     values = head(folder / "report.html")["curves"][0]["kinds"]["train"]["values"]

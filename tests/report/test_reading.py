@@ -114,6 +114,16 @@ def test_rows_that_are_no_samples_are_counted(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("reward", [None, True, "1.0", float("nan"), 1e300])
+def test_a_verdict_without_a_number_is_no_sample(reward: object, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    with (folder / "samples.jsonl").open("a") as stream:
+        stream.write(json.dumps({**run_sample(9), "reward": reward}) + "\n")
+    (one,) = find_inputs([str(folder)])
+    assert len(list(run_samples(one, 0, read_metrics(one), LIMIT, None))) == 7
+    assert one.notes == ["samples.jsonl: 1 lines hold no sample and are left out"]
+
+
 def test_an_evaluation_is_an_input_for_each_model(tmp_path: Path) -> None:
     folder = make_evaluation(tmp_path / "eval", {"b": [["correct", "error"]], "a": [["incorrect", "correct"]]})
     inputs = find_inputs([str(folder)])

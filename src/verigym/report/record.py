@@ -95,12 +95,15 @@ def verdict(score: Mapping[str, Any]) -> tuple[str, float | None]:
     """Return the status and the reward of `score`.
 
     Raises:
-        NotASample: the status is not one of verigym's.
+        NotASample: the status is not one of verigym's, or says that there is a reward, and there is none.
     """
     status = score.get("status")
     if status not in STATUSES:
         raise NotASample(f"status {status!r:.60}; expected one of {', '.join(STATUSES)}")
-    return str(status), None if status == Status.ERROR else number(score.get("reward"))
+    reward = None if status == Status.ERROR else number(score.get("reward"))
+    if reward is None and status != Status.ERROR:
+        raise NotASample(f"status {status!r} with the reward {score.get('reward')!r:.60}")
+    return str(status), reward
 
 
 def raised_by_judge(score: Mapping[str, Any]) -> str:
