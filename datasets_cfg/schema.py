@@ -8,21 +8,18 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
+from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 
 from verigym.datasets_cfg.adapters import ADAPTERS, Adapter
 from verigym.datasets_cfg.fields import ColumnType, Extraction, near_placeholder, placeholders
 from verigym.envs.contract.errors import did_you_mean
+from verigym.envs.contract.settings import Settings
 
 MAX_GENERATED = 10**12
 """Most tasks of a generated split."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Hub(_Frozen):
+class Hub(Settings):
     """Where the data set is found on the Hugging Face hub."""
 
     path: str
@@ -49,7 +46,7 @@ class Hub(_Frozen):
         return tuple(dict.fromkeys([*self.splits, *self.files]))
 
 
-class RowRange(_Frozen):
+class RowRange(Settings):
     """Selects the rows whose column holds a number from `first` to `last`, both included."""
 
     column: str
@@ -64,7 +61,7 @@ class RowRange(_Frozen):
         return f"{self.column} from {self.first} to {self.last}"
 
 
-class RowValue(_Frozen):
+class RowValue(Settings):
     """Selects the rows whose column holds this text, whole number or truth value."""
 
     column: str
@@ -78,7 +75,7 @@ class RowValue(_Frozen):
         return f"{self.column} = {self.equals!r}"
 
 
-class LocalFile(_Frozen):
+class LocalFile(Settings):
     """A file in the data directory. In YAML a plain path is enough if all rows are used.
 
     A `*` in the name matches several files, which are read one after the other, ordered by name. The format is JSON Lines, one
@@ -104,7 +101,7 @@ class LocalFile(_Frozen):
         return [path] if os.path.isfile(path) else []  # Path.is_file raises where a name is too long
 
 
-class TextPart(_Frozen):
+class TextPart(Settings):
     """Selects a part of a column's text; surrounding white space is removed."""
 
     column: str
@@ -114,7 +111,7 @@ class TextPart(_Frozen):
     """The part ends before the last occurrence of this text. A row without the text does not fit. Empty: to the end."""
 
 
-class ReferenceColumn(_Frozen):
+class ReferenceColumn(Settings):
     """The column that fills a field of the environment's reference."""
 
     column: str
@@ -124,7 +121,7 @@ class ReferenceColumn(_Frozen):
     """Whether a row may lack the column or have null in it. The reference's field then has its default."""
 
 
-class RowException(_Frozen):
+class RowException(Settings):
     """A correction of one row's reference, and the reason for it."""
 
     task_id: str
@@ -133,7 +130,7 @@ class RowException(_Frozen):
     """Merged over the row's reference."""
 
 
-class DatasetConfig(_Frozen):
+class DatasetConfig(Settings):
     """The description of a data set: where its rows are, and how a row becomes a Prompt."""
 
     name: str

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from verigym.datasets_cfg.load import SUFFIXES, load_config
 from verigym.datasets_cfg.schema import LocalFile
@@ -16,13 +16,10 @@ from verigym.datasets_cfg.templates import load_template
 from verigym.datasets_cfg.yamlfile import Document, Loc, checked, parse, text_of
 from verigym.envs import UsageError
 from verigym.envs.contract.errors import did_you_mean, error_context
+from verigym.envs.contract.settings import Settings
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class AddedReward(_Frozen):
+class AddedReward(Settings):
     """A reward that is added to the reward of a source's environment, such as one for language or length."""
 
     weight: float = Field(allow_inf_nan=False)
@@ -35,7 +32,7 @@ class AddedReward(_Frozen):
     """Options of its environment."""
 
 
-class GradedBy(_Frozen):
+class GradedBy(Settings):
     """An environment that needs no reference, such as a reward model, and grades in place of the source's own environment."""
 
     environment: str
@@ -44,7 +41,7 @@ class GradedBy(_Frozen):
     """Its options."""
 
 
-class SuiteSource(_Frozen):
+class SuiteSource(Settings):
     """One source of the mixture: an environment that generates tasks, or a data set with its environment."""
 
     environment: str | None = None
@@ -107,7 +104,7 @@ class SuiteSource(_Frozen):
         return self.name or self.dataset or self.environment or ""
 
 
-class Curriculum(_Frozen):
+class Curriculum(Settings):
     """Settings for how often tasks are repeated, by their difficulty. Fields that are None keep the trainer's defaults."""
 
     hard_share: float | None = Field(None, ge=0, le=1)
@@ -120,7 +117,7 @@ class Curriculum(_Frozen):
     """A task with a pass rate of at least this is easy."""
 
 
-class MeasuredSet(_Frozen):
+class MeasuredSet(Settings):
     """A data set to evaluate on before and after training."""
 
     dataset: str
@@ -133,7 +130,7 @@ class MeasuredSet(_Frozen):
     """Examples before each task."""
 
 
-class Suite(_Frozen):
+class Suite(Settings):
     """A mixture to train on, as its YAML file describes it."""
 
     name: str

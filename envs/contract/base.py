@@ -22,6 +22,7 @@ from verigym.envs.contract.schema import (
     canonical_json,
     sha256_hex,
 )
+from verigym.envs.contract.settings import Settings
 
 Expectation = Literal["maximum", "floor", "free"]
 
@@ -41,10 +42,8 @@ class ExpectedVerdicts(BaseModel):
     hacks: Expectation = "floor"
 
 
-class Options(BaseModel):
+class Options(Settings):
     """Base class of an environment's options: typed and frozen, and unknown option names are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 @runtime_checkable

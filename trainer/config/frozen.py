@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
+
+from verigym.envs.contract.settings import Settings
 
 
-class Frozen(BaseModel):
-    """Base class of immutable settings that refuse unknown keys. The string under a field is the field's description."""
+class Frozen(Settings):
+    """Base class of the trainer's settings. The string under a field is the field's description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
+    model_config = ConfigDict(protected_namespaces=())

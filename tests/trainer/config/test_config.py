@@ -77,6 +77,11 @@ MALFORMED = {
         BASE + SOURCE,
         "run.yaml:1: model: there is no directory 'some/model' here, and no model of that name in the hub's cache",
     ),
+    "yes is no number": (
+        BASE + "sources: [{environment: arithmetic, weight: yes}]",
+        "run.yaml:3: field 'sources.0': weight is true, a truth value; expected a number",
+    ),
+    "true steps": (BASE + SOURCE + "steps: true", "steps is true, a truth value; expected a number"),
     "a gate without a value": (
         BASE + "sources: [{environment: arithmetic, format: }]",
         "run.yaml:3: field 'format' has no value; give one, write null or {} if that is meant, or remove the field",
