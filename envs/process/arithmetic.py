@@ -54,6 +54,14 @@ MAX_SIDES = 4000
 _READ = 300
 """Units that reading a side is charged with, and as many again a character."""
 _BASE = re.compile(r"\bbase[- ](?:\$?\s?(?:\\boxed\{)?[0-9]|two|eight|twelve|sixteen)", re.IGNORECASE)
+_UNIT = re.compile(r"\\text\{[^{}]*\}")
+_LETTER = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")
+_SIGNS = re.compile(r"[-+*/]+")
+_DENIED = re.compile(
+    r"contradict|impossible|inconsistent|absurd|no (?:real )?solution|(?:is|are|was) false"
+    r"|(?:not|never) (?:true|possible|hold|equal)",
+    re.IGNORECASE,
+)
 _DIGITS = re.compile(r"[0-9]")
 
 
@@ -99,6 +107,11 @@ class _Read(NamedTuple):
         """Whether numbers stand there."""
         return any(_DIGITS.search(text) for text in self.side.texts)
 
+    @property
+    def lettered(self) -> bool:
+        """Whether letters stand there that are no unit."""
+        return self.open is not None or any(_LETTER.search(_UNIT.sub("", text)) for text in self.side.texts)
+
 
 class _Equation(NamedTuple):
     """A link with unknown letters, to be judged when the solution has said what they are."""
@@ -131,6 +144,7 @@ class Verifier:
         self._sought: set[str] = set()  # letters of equations: not names for what was computed
         self._claims, self._wrong, self._missed = 0, "", 0
         self._modulus: int | None = None
+        self._denied = False  # whether the step speaks of a contradiction
         self._modular = False
         self._bases = False  # whether numbers may be meant in another base than ten
 
@@ -141,6 +155,7 @@ class Verifier:
             TooMuchArithmetic: the budget of this solution is used up.
         """
         self._claims, self._wrong, self._missed = 0, "", 0
+        self._denied = _DENIED.search(text) is not None
         self._modular = self._modular or "mod" in text
         self._bases = self._bases or _BASE.search(text) is not None
         for chain in chains(text):
@@ -166,7 +181,8 @@ class Verifier:
 
     def _chain(self, chain: Chain) -> None:
         read = [self._read(side) for side in chain.sides]
-        named = not read[0].values and (read[0].name is not None or not read[0].counts or read[0].function)
+        numbers = read[0].counts or read[0].side.beside
+        named = not read[0].values and (read[0].name is not None or not numbers or read[0].function)
         last: _Read | None = None
         computed = chain.modulus is not None
         for number, one in enumerate(read):
@@ -175,7 +191,9 @@ class Verifier:
                 computed = computed or one.computes
                 if last is not None and (computed or before is not last):
                     self._link(last, one)
-                elif before is not None and last is None and not named:
+                elif last is not None and not _SIGNS.fullmatch("".join(read[0].side.texts)):  # sum += 5 = 17
+                    self._bare(last, one)
+                elif before is not None and last is None and not named and not before.function:
                     self._unlinked(before, one)
                 last = one
             elif before is not None and one.name is None and not one.function:
@@ -196,14 +214,43 @@ class Verifier:
             contradiction = (
                 f"not {other.text}" if sign in ("=", "approx", "says", "equiv") else f"so {sign} {other.text} is false"
             )
-            self._wrong = f"{in_words(one.text)} is {shown(one)}, {in_words(contradiction)}"
+            found = "" if one.text == shown(one) else f"{shown(one)}, "  # `12 = 13` needs no computing
+            self._wrong = f"{in_words(one.text)} is {found}{in_words(contradiction)}"
+
+    def _bare(self, left: _Read, right: _Read) -> None:
+        """Judge two numbers without a calculation: equal ones claim nothing, `12 = 13` is wrong."""
+        if right.side.relation not in ("=", "approx", "equiv") or self._compare(left, right):
+            return
+        if left.lettered or right.lettered or left.side.named:
+            return  # 9m = 27, total + 5 = 17: an equation with an unknown
+        if left.side.listed and not right.side.whole:
+            return
+        units = [frozenset(_UNIT.findall("".join(one.side.texts[:1]))) for one in (left, right)]
+        if left.side.loose and not left.side.beside and units[0] != units[1]:
+            kinds = {kind_of(unit) for unit in _units(left) | _units(right)}
+            if all(units) and _units(left) and _units(right) and len(kinds) == 1 and not self._in_units(left, right):
+                self._miss(left, right)  # 1 hour = 70 minutes
+            return  # 5 feet = 60 inches, page 3 = 4 lines
+        parts = [any(one.counted for one in read.values) for read in (left, right)]  # $4400 is equal to 40% (of another)
+        doubtful = (
+            parts[0] != parts[1]
+            or not right.side.ends
+            or left.side.beside
+            or left.side.led
+            or left.side.loose
+            or units[0] != units[1]
+        )
+        if doubtful or self._compare(left, right) is None or self._denied:
+            self._miss(left, right)
+        else:
+            self._link(left, right)
 
     def _unlinked(self, left: _Read, right: _Read, *, formula: bool = False) -> None:
         """Take a link that has a side without a value: an equation with unknown letters, or something that cannot be read."""
         if not right.side.texts and left.values and left.computes:
             return self._miss(left, right)  # `12 + 5 =` before a blank line or words: what it is said to be was not read
         if not (left.counts and right.counts) and not (left.open is not None and right.open is not None and left.computes):
-            return  # words, names and formulas without numbers state no number
+            return self._unread_numbers(left, right)
         if left.open is not None and right.open is not None and right.side.relation == "=":
             share = self._work.share(20_000)
             same = compare_values(left.open, right.open, "process", share).verdict == "same"
@@ -224,6 +271,17 @@ class Verifier:
                 self._equations.append(equation)
             return
         if left.computes or right.computes:
+            self._miss(left, right)
+        else:
+            self._unread_numbers(left, right)
+
+    def _unread_numbers(self, left: _Read, right: _Read) -> None:
+        """Count a link between numbers that were not read. Words, names and formulas without numbers state no number."""
+        if right.side.relation not in ("=", "approx", "equiv") or left.lettered or right.lettered:
+            return
+        if left.side.listed and not right.side.whole:
+            return  # (2, 0) = (2, 0)
+        if (left.counts or left.side.beside) and (right.counts or right.side.beside):
             self._miss(left, right)
 
     def _miss(self, left: _Read, right: _Read) -> None:

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 from verigym.envs.latex.units import known_unit
 from verigym.envs.latex.vocabulary import NOT_UNITS, PERCENT, SCALES
-from verigym.envs.process.plain import BULLET, ROW, plain
+from verigym.envs.process.plain import BULLET, PLUS, ROW, STAR, plain
 from verigym.envs.process.sides import (
     AFTER,
     CONNECTIVES,
+    LONG_UNIT,
     MAX_CHAIN,
     MAX_SIDE,
     MODULUS,
@@ -70,7 +71,10 @@ class _Reader(Place):
             follows = self.tokens[self.at + 1 : self.at + 2]
             mixed = bool(follows) and follows[0].text == "/" and self.parts[-1].isdigit()
             argument = not token.spaced and self.parts[-1] in ("}", "!")  # \frac{16}7
-            if not (mixed or argument or token.text[0] in "\u00bc\u00bd\u00be") and not self._restart():
+            if self._times():
+                self.parts.append("\\cdot ")
+                self.starts.append(len(self.parts))
+            elif not (mixed or argument or token.text[0] in "\u00bc\u00bd\u00be") and not self._restart():
                 self.ends_bound = token.text[:2] == "00"  # the rest of 1 002
                 return False
             if mixed:
@@ -82,6 +86,11 @@ class _Reader(Place):
         if token.text[0] == "0" and token.text[1:2].isdigit():
             self.dots = True  # a time of day, or the rest of 350 000
         return self._put(token.text, operand=True)
+
+    def _times(self) -> bool:
+        """Return whether a fraction in brackets before a number may be a factor: `(1/2) 18 = 9`."""
+        before = self.tokens[max(0, self.at - 2) : self.at]
+        return not self.opened and [token.kind for token in before] == ["number", "close"] and "/" in self.parts[-4:-2]
 
     def _take_operand(self, token: Token) -> bool:
         return self._put(token.text, operand=True)
@@ -113,16 +122,35 @@ class _Reader(Place):
         return kind in ("sign", "relation", "close", "script", "line", "arrow") or self.tokens[at].text in (",", ".", ";")
 
     def _take_open(self, token: Token) -> bool:
+        if token.text == "(" and self.operand and token.spaced and self._note():
+            return True
         if self.operand and token.spaced and not self.opened and token.text == "(":
             self.starts.append(len(self.parts))  # "3 (4 + 5) = 27", "in 2010 (4 + 5 = 9)"
         index = bool(self.parts) and self.parts[-1].startswith("\\sqrt")
         self.opened.append("(" if token.text == "[" and not index else token.text)
+        named = self.at > 0 and self.tokens[self.at - 1].kind in ("opener", "word", "symbol")
+        self.calls.append(named and (not token.spaced or self.tokens[self.at - 1].kind == "opener"))
         return self._put(self.opened[-1], operand=False)
+
+    def _note(self) -> bool:
+        """Go on behind words in brackets, where a sign or a relation follows them: `$240 (house and food) + $9 (phone)`."""
+        at = self.at + 1
+        while at < len(self.tokens) and at <= self.at + 2 * UNIT_WORDS and self.tokens[at].kind in ("word", "symbol"):
+            at += 1
+        words = self.tokens[self.at + 1 : at]
+        if not any(len(word.text) > 1 for word in words) or [token.kind for token in self.tokens[at : at + 1]] != ["close"]:
+            return False
+        if [token.kind in ("sign", "relation") for token in self.tokens[at + 1 : at + 2]] != [True]:
+            return False
+        self.at, self.dots = at, True  # "1/2 (arc ABC)" may be a product
+        return True
 
     def _take_close(self, token: Token) -> bool:
         if not self.opened and self.sides:
             return False
         opened = self.opened.pop() if self.opened else "("
+        if self.calls:
+            self.calls.pop()
         if token.text == "]":
             return self._put("]" if opened == "[" else ")", operand=opened != "[")
         return self._put(token.text, operand=True)
@@ -133,12 +161,30 @@ class _Reader(Place):
             if token.text == "/":  # $10/hour
                 self.at += 1
                 return self._unit([following.text])
-            if token.spaced and token.text in "-\u2212\u2013" and not _is_name(following.text):
+            if token.spaced and token.text in "-\u2212\u2013\u2014\u2015" and not _is_name(following.text):
                 return self._end(token.text)  # a dash
+        if token.text == "\u00b7" and self.operand and following is not None and following.kind in ("word", "line"):
+            return self._end(token.text)  # between the items of a list
+        if self.at and self.tokens[self.at - 1].kind == "line" and not self.sides:
+            if self.operand:
+                return self._join(token.text)
+            self.led = True
+        last = self.tokens[self.at - 1] if self.at else None
+        if not self.parts and last is not None and last.kind in ("word", "symbol"):
+            self.named = bool(self.sides) or token.text not in "-\u2212\u2013" or last.text.lower() not in CONNECTIVES
+        if token.text in "\u2014\u2015" and self.operand:
+            return self._join("-")
         if not self.parts and not self.sides and token.text not in ("-", "+", "\u2212", "\u2013"):
             self.before, self.bound = token.text, True
             return True
         return self._put(token.text, operand=False)
+
+    def _join(self, sign: str) -> bool:
+        """Take a sign that may instead be a bullet or a dash, after which something new begins."""
+        self.parts.append(sign)
+        self.joins += [len(self.parts) - 1, len(self.parts)]
+        self.operand = False
+        return True
 
     def _take_factorial(self, token: Token) -> bool:
         following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
@@ -190,12 +236,20 @@ class _Reader(Place):
     def _take_line(self, token: Token) -> bool:
         following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
         goes_on = following is not None and following.kind == "relation"
+        if self.parts and not self.sides and following is not None:
+            if self.operand:
+                goes_on = goes_on or following.kind == "sign" or following.text in (BULLET, PLUS, STAR)
+            elif self.tokens[self.at - 1].kind == "sign" and len(self.parts) > 1:
+                self.joins.append(len(self.parts))
+                goes_on = True
         if self.parts and not (goes_on or (self.opened and not self.operand) or (not self.operand and self.sides)):
             return self._end("")
         return bool(self.parts or self.sides) or self._end("")
 
     def _take_word(self, token: Token) -> bool:
         low = token.text.lower()
+        if low == "times" and self.operand and self.at + 1 < len(self.tokens) and self.tokens[self.at + 1].kind == "sign":
+            return True  # 4 times * 20 meters
         if low in SIGN_WORDS and self.operand and self._operand_at(self.at + 1):
             return self._put(SIGN_WORDS[low], operand=False)
         if low == "rem" and self.operand and self.sides:
@@ -216,7 +270,7 @@ class _Reader(Place):
         if self.parts and self.parts[-1] not in ("(", "{", "["):
             self.broken = True
         if self.sides and not self.parts:  # "= about 18", "= Tom's share": words before a side
-            self.before = token.text
+            self.before, self.dropped = token.text, self.dropped or token.counts
             return True
         return self._end(token.text)
 
@@ -230,7 +284,10 @@ class _Reader(Place):
         if self.operand:
             return "" if token.spaced else " " + " ".join(token.text)
         after_sign = bool(self.parts) and self.parts[-1] not in ("(", "{", "[")
-        alone = self.at + 1 >= len(self.tokens) or self.tokens[self.at + 1].kind != "word"
+        following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
+        alone = following is None or following.kind != "word"
+        if following is not None and token.text.islower() and low not in NOT_UNITS:
+            after_sign = after_sign or following.text == "^" or (self.parts[-1:] == ["{"] and following.text == "}")
         formula = after_sign and alone and token.text.islower() and low not in NOT_UNITS and low not in SIGN_WORDS
         return " ".join(token.text) if formula else ""
 
@@ -263,7 +320,7 @@ class _Reader(Place):
         """Take words behind a number as its unit, where a sign, a relation or a bracket follows them."""
         words: list[str] = []
         at = self.at
-        while at < len(self.tokens) and len(words) <= UNIT_WORDS and self.tokens[at].kind in ("word", "symbol"):
+        while at < len(self.tokens) and len(words) <= LONG_UNIT and self.tokens[at].kind in ("word", "symbol"):
             low = self.tokens[at].text.lower()
             if low in SAYS or low in SIGN_WORDS or (not words and low in NOT_UNITS) or low in AFTER or low == "rem":
                 break
@@ -283,7 +340,8 @@ class _Reader(Place):
             or (follows.kind == "word" and follows.text.lower() in (SIGN_WORDS.keys() | SAYS))
             or (follows.kind == "line" and at + 1 < len(self.tokens) and self.tokens[at + 1].kind == "relation")
         )
-        if not words or len(words) > UNIT_WORDS:
+        long = len(words) > UNIT_WORDS and (follows is None or follows.kind != "sign" or not CONNECTIVES.isdisjoint(words))
+        if not words or len(words) > LONG_UNIT or long:
             return self._end(self.tokens[self.at].text)
         if not goes_on:
             if self.sides:
@@ -294,6 +352,8 @@ class _Reader(Place):
 
     def _unit(self, words: list[str]) -> bool:
         name = re.sub(r"[^A-Za-z /]", "", " ".join(words))
+        if any(char.isdigit() for word in words for char in word) and known_unit(name) is None:
+            self.dropped = True  # 12 plus5
         if name:
             self.parts.append(f"\\text{{ {name}}}")
         self.operand = True
@@ -306,10 +366,16 @@ class _Reader(Place):
     def _take_other(self, token: Token) -> bool:
         if token.text == "." and self.opened and self.operand:
             return True  # of an abbreviated unit
-        if token.text == BULLET:
+        if token.text == "," and self.opened:
+            if self.calls[-1] and self.operand and self._argument_at(self.at + 1) and not self.parts[-1].strip().isalpha():
+                return self._put(",", operand=False)
+            self.listed = True
+        if token.text in (BULLET, PLUS, STAR):
+            if self.parts and self.operand and not self.sides and self.tokens[self.at - 1].kind == "line":
+                return self._join({PLUS: "+", STAR: "*"}.get(token.text, "-"))
             if self.parts or self.sides:
                 return self._end("")
-            self.bullet, self.bound = True, False
+            self.bullet, self.bound, self.led = token.text == BULLET, False, True
             return True
         if token.text == ROW and self._cell():
             return True
@@ -333,10 +399,19 @@ class _Reader(Place):
                 after == "," and "".join(self.parts).count("(") > "".join(self.parts).count(")")
             )
             return False
+        dropped = self.dropped or self._numbers() or self.tokens[self.at].counts
+        self.dropped = dropped and not self._parts_clauses(after)
+        self.listed = self.listed and self.dropped
         self._clear()
-        self.bullet = False
+        self.bullet = self.led = False
         self.before, self.bound, self.doubtful = after, self._bound(self.at + 1), self._doubtful(self.at + 1)
         return True
+
+    def _parts_clauses(self, after: str) -> bool:
+        """Return whether what stands here ends a clause: numbers before it are no part of what follows."""
+        if after == ":":
+            return not (self.at and self.tokens[self.at - 1].counts)  # a ratio
+        return after in ("", ".", ";", "!", "?", "\u3002", ROW) or after.lower() in CONNECTIVES
 
     def _labelled(self) -> bool:
         return bool(self.before) and self.before[0].isalpha() and self.before.lower() not in CONNECTIVES
@@ -356,6 +431,7 @@ class _Reader(Place):
             )
         if first:
             readings += ["".join(self.parts[start:]).strip() for start in self.starts[-2:]]
+            readings += [joined for start in self.joins[-4:] if operates(joined := "".join(self.parts[start:]).strip())]
             if self.bullet and text[:1].isdigit():
                 readings.append(f"-{text}")
         texts = tuple(trimmed for reading in readings if (trimmed := _trim(reading)))
@@ -366,9 +442,22 @@ class _Reader(Place):
         whole = bool(texts) and len(text) <= MAX_SIDE and not bound
         label = first and (self.doubtful or (not operates(text) and ("\\text" in text or self._labelled())))
         rest = (int(remainder[1]), int(remainder[2])) if remainder else None
-        self.sides.append(Side(self.relation, texts, whole, label or self.dots, rest))
+        self.sides.append(
+            Side(
+                self.relation,
+                texts,
+                whole,
+                label or self.dots,
+                rest,
+                self._beside(first),
+                self.listed,
+                self.named,
+                self._clause_ends(),
+                first and self.led,
+            )
+        )
         self._clear()
-        self.bound = self.dots = False
+        self.bound = self.dots = self.dropped = False
 
 
 def _is_name(word: str) -> bool:

@@ -93,7 +93,7 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
     """Grades steps."""
 
     name = "process"
-    version = "3"
+    version = "4"
     reference_type = ProcessReference
     options_type = ProcessOptions
     scores_steps = True

@@ -10,17 +10,17 @@ import re
 
 from verigym.envs.latex.formatting import strip_formatting
 from verigym.envs.latex.vocabulary import NUMBER_WORDS
+from verigym.envs.process.glyphs import readable
 
 BULLET = "\ue000"
 """Stands for a hyphen at the start of a line, which may be a bullet or a minus sign."""
 ROW = "\ue001"
 """Stands for the border of a table's cell."""
 
-_FULLWIDTH = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {
-    0xFE66: "=", 0x2550: "=", 0xA78A: "=", 0x2010: "-", 0x2011: "-", 0xA0: " ",
-    0x2009: " ", 0x202F: " ", 0x2215: "/", 0x2044: "/", 0xE000: " ", 0xE001: " ",
-    **dict.fromkeys((0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, 0xFE0E, 0xFE0F, 0xAD)),
-}  # fmt: skip
+PLUS, STAR = "\ue002", "\ue003"
+"""Stand for a plus sign and an asterisk at the start of a line after a number, which may be bullets or signs."""
+
+_OWN = {ord(mark): " " for mark in (BULLET, ROW, PLUS, STAR)}
 _ANNOTATION = re.compile(r"<<([^<>\n]{1,200}+)>>")
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]{0,15}+(?:\s[^<>\n]{0,200}+)?/?>")
 _BREAK = re.compile(r"<(?:br|hr|p|/p|li|tr|div|/div)\s?/?>", re.IGNORECASE)
@@ -37,7 +37,8 @@ _GRIDS = re.compile(r"\\begin\s?\{((?:[pbvBV]|small)?matrix|array|cases|vmatrix)
 _BARS = re.compile(r"(?<![|\w\ue001])\|([^|\n]{1,60})\|(?![|\w])")
 _GAPS = re.compile(r"\\q?quad(?![A-Za-z])|\\(?:hline|hfill|tag\{[^{}\n]{0,20}\}|label\{[^{}\n]{0,60}\})")
 _BULLETS = re.compile(
-    r"^[ \t>]*+(?:([-\u2013\u2014\u2212])[ \t]+|(?:[*+\u2022\u2023\u25e6\u25aa\xb7]|#{1,6}|\(?[0-9]{1,3}[.)]|[a-z][.)])[ \t]+)",
+    r"^[ \t>]*+(?:([-\u2013\u2014\u2212])[ \t]+|(?:([*+])|[\u2022\u2023\u25e6\u25aa\xb7]"
+    r"|#{1,6}|\(?[0-9]{1,3}[.)](?![ \t]+[+*/=\u00d7\u00f7^\u00b7])|[a-z][.)])[ \t]+)",
     re.MULTILINE,
 )
 _EMPHASIS = re.compile(r"(?<![0-9)\w] )(?<![\w)*])([*_])(?=[^\s*_])([^*_\n]{1,60}?)(?<=\S)\1(?![\w*(])")
@@ -46,6 +47,9 @@ _REMAINDER = re.compile(
     r"(?<=[0-9])\s{0,3}(?:,?\s(?:with\s)?(?:a\s)?rem(?:ainder)?\.?(?:\sof)?\s|\s?[Rr]\.?\s?)(?=[0-9])|(?<=[0-9])\s\(remainder\s(?=[0-9]{1,9}\))"
 )
 _MODULO = re.compile(r"\(\s?mod(?:ulo)?\s([0-9]{1,30})\s?\)|\\pmod\s?(?:\{\s?([0-9]{1,30})\s?\}|([0-9]))")
+_BASE = re.compile(r"(?<![\w.])([0-9]{1,60})\s?_\s?(?:([0-9])|\{\s?(1?[0-9])\s?\})(?![\w.]*[0-9])")
+_TERM = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
+_RATIOS = re.compile(rf"(?<![\w.:/*^+-])({_TERM})\s?:\s?({_TERM})(\s?=\s?)({_TERM})\s?:\s?({_TERM})(?![\w:/*^]|\.[0-9])")
 _TABLE_ROW = re.compile(r"\s*+\|[^\n]*\|\s*")
 _EQUALS = re.compile(r"(?<![A-Za-z])(?:(?:is|are|be) (?:exactly )?equal to|equals?(?: to)?)(?![A-Za-z])")
 _DIVIDED = re.compile(r"(?<![A-Za-z])(?:divided by|multiplied by|to the power of)(?![A-Za-z])")
@@ -67,7 +71,7 @@ _PART = {"half": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "tenth": 
 
 def plain(step: str) -> str:
     """Return `step` as lines of plain text and formulas, with GSM8K's calculator annotations on separate lines."""
-    text = _THOUSANDS.sub(",", step).translate(_FULLWIDTH)
+    text = readable(_THOUSANDS.sub(",", step).translate(_OWN))
     noted: list[str] = []
     if "<" in text:
         noted = _ANNOTATION.findall(text)
@@ -78,7 +82,11 @@ def plain(step: str) -> str:
     text = _DELIMITERS.sub(" ", _DISPLAY.sub("\n", text))
     if "\\" in text or "~" in text:
         text = strip_formatting(text, boxes=True)
-    text = _BULLETS.sub(lambda match: f"{BULLET} " if match[1] else " ", text)
+    text = _BULLETS.sub(_bullet, text)
+    if "_" in text:
+        text = _BASE.sub(_in_base, text)
+    if ":" in text:
+        text = _RATIOS.sub(r"\1/\2\3\4/\5", text)
     if "|" in text:
         text = "\n".join(line.replace("|", ROW) if _TABLE_ROW.fullmatch(line) else line for line in text.split("\n"))
         text = _BARS.sub(r" \\lvert \1\\rvert ", text)
@@ -86,7 +94,23 @@ def plain(step: str) -> str:
         text = _EMPHASIS.sub(r"\2", _BOLD.sub(" ", text))
     text = _MODULO.sub(_modulo, _DIVIDED.sub(lambda match: _SIGNS[match[0]], _EQUALS.sub(" = ", text)))
     text = _PARTS.sub(_part, _REMAINDER.sub(" rem ", text))
-    return "\n".join([_SPELT.sub(_number, text), *noted])
+    return "\n;\n".join([_SPELT.sub(_number, text), *noted])
+
+
+def _bullet(match: re.Match[str]) -> str:
+    """Return a mark for what may be a sign: a hyphen, or an asterisk or a plus sign after a line that ends with a number."""
+    if match[1]:
+        return f"{BULLET} "
+    above = match.string[max(0, match.start() - 6) : match.start()].rstrip(" \t\n$")[-1:]
+    return f"{PLUS if match[2] == '+' else STAR} " if match[2] and (above.isdigit() or above in tuple(")]}%")) else " "
+
+
+def _in_base(match: re.Match[str]) -> str:
+    """Return a number with its base as a decimal: 5 for `101_2`."""
+    base = int(match[2] or match[3])
+    if base < 2 or any(int(digit) >= base for digit in match[1]):
+        return match[0]
+    return str(int(match[1], base))
 
 
 def _modulo(match: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from verigym.envs.process.plain import BULLET, ROW
+from verigym.envs.process.plain import BULLET, PLUS, ROW, STAR
 from verigym.envs.process.tokens import FUNCTIONS, Relation, Token
 
 MODULUS = re.compile(r"\\bmod\s*([0-9]{1,30})\s*\Z")
@@ -28,11 +28,13 @@ AFTER = frozenset("plus minus times divided multiplied over mod modulo base".spl
 CONNECTIVES = frozenset(
     "so then thus hence therefore that because since now also finally total sum get have has is gives obtain says".split()
 )
-SAFE = frozenset(",.:;!?\"'\u2019\u201d\u201c\u3002\u3001|)]}") | {BULLET, ROW}
-SIGNS = r"[-+*/^%\u00d7\u00f7\u00b7\u2212\u2013\u2217\u22c5!\u221a\u00b2\u00b3]"
+SAFE = frozenset(",.:;!?\"'\u2019\u201d\u201c\u3002\u3001|)]}") | {BULLET, PLUS, ROW, STAR}
+SIGNS = r"[-+*/^%\u00d7\u00f7\u00b7\u2212\u2013-\u2015\u2217\u22c5!\u221a\u00b2\u00b3]"
 OPERATION = re.compile(rf"{SIGNS}|\\[A-Za-z]|[0-9)][ ]?\(|\b(?:{'|'.join(sorted(FUNCTIONS))})(?![A-Za-z])")
 BARE = re.compile(r"[-+\u2212\u2013(\s{]*+[0-9.]*+(?:[)\s}%\\]|\\text\{[^{}]*\}|(?<=[)\s}])[0-9.]++)*")
 UNIT_WORDS = 4
+LONG_UNIT = 8
+"""Words of a unit before a sign: `52 cards in a full deck of cards * 3`."""
 
 
 class Side(NamedTuple):
@@ -51,6 +53,16 @@ class Side(NamedTuple):
     before the side (`the average of 3 + 5 = 4`), or if dots follow a decimal."""
     remainder: tuple[int, int] | None = None
     """Quotient and remainder of a division: (3, 2) for `17 / 5 = 3 rem 2`. None if the side has no remainder."""
+    beside: bool = False
+    """Whether numbers stand beside it in its clause that it does not hold: `12, 5 = 18`, `12 & 5 = 18`."""
+    listed: bool = False
+    """Whether it is the last of several in brackets: the `0` of `(2, 0) = (2, 0)`."""
+    named: bool = False
+    """Whether it goes on from a word: the `+ 5` of `total + 5 = 17`."""
+    ends: bool = True
+    """Whether the clause ends behind it."""
+    led: bool = False
+    """Whether it begins a line with a sign, which may go on with the line above."""
 
 
 class Chain(NamedTuple):
@@ -76,8 +88,14 @@ class Place:
         self.relation: Relation = "="
         self.parts: list[str] = []
         self.starts: list[int] = []  # parts from which the side may begin too
+        self.joins: list[int] = []  # parts after a line break or dash at which it may begin, if a computation stands there
         self.letters: list[int] = []  # parts that may be units
         self.opened: list[str] = []  # brackets that are open
+        self.calls: list[bool] = []  # for each, whether it holds the arguments of a function
+        # Whether numbers of this clause were left out.
+        self.dropped = bool(at) and tokens[at].kind == "number" and tokens[at - 1].kind in ("number", "close", "operand")
+        self.listed = self.named = False
+        self.led = False
         self.operand = False  # whether the last part ends an operand
         self.broken = False
         self.bullet = False
@@ -129,19 +147,48 @@ class Place:
             return len(words) > 1 and words[1].kind == "number"
         return low in AFTER and numbers
 
+    def _argument_at(self, at: int) -> bool:
+        """Return whether a number stands there, with or without a sign."""
+        at += at < len(self.tokens) and self.tokens[at].text == "-"
+        return at < len(self.tokens) and self.tokens[at].kind == "number"
+
+    def _clause_ends(self) -> bool:
+        """Return whether nothing stands here that may go on with a side."""
+        if self.at >= len(self.tokens):
+            return True
+        token = self.tokens[self.at]
+        if token.kind == "word":
+            return token.text.lower() in CONNECTIVES or token.text.lower() in ("and", "or", "but", "which", "while")
+        return token.kind in ("line", "relation", "close", "arrow", "other")
+
+    def _beside(self, first: bool) -> bool:
+        """Return whether numbers stand beside the current side that it does not hold; those before a name are no part of it."""
+        if not first:
+            return self.dropped or (not self.parts and self.at < len(self.tokens) and self.tokens[self.at].counts)
+        last = self.tokens[self.at - 1] if self.at else None
+        if self.parts or last is None:
+            return self.dropped
+        named = last.kind in ("word", "symbol") and not any(char.isdigit() for char in last.text)
+        return last.counts or (self.dropped and not named)
+
     def _put(self, text: str, *, operand: bool) -> bool:
         self.parts.append(text)
         self.operand = operand
         return True
 
     def _clear(self) -> None:
-        self.parts, self.starts, self.letters, self.opened = [], [], [], []
-        self.operand, self.broken = False, False
+        self.parts, self.starts, self.letters, self.opened, self.joins, self.calls = [], [], [], [], [], []
+        self.operand, self.broken, self.named = False, False, False
+
+    def _numbers(self) -> bool:
+        """Return whether the parts of the current side hold a number."""
+        return any(char.isdigit() for part in self.parts for char in part)
 
     def _restart(self) -> bool:
         """Begin again at this token, where no relation was read yet; otherwise the chain ends before it."""
         if self.sides:
             return False
+        self.dropped = self.dropped or self._numbers()
         self._clear()
         self.bullet = False
         self.before, self.bound = self._before(self.at), self._bound(self.at)

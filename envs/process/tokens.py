@@ -13,7 +13,7 @@ Relation = Literal["=", "approx", "!=", "<", ">", "<=", ">=", "says", "equiv"]
 _TOKEN = re.compile(
     # Thousands: eight groups, or all of fewer; with a longer group behind them no comma is of thousands.
     r"(?P<ordinal>[0-9]{1,4}(?:st|nd|rd|th)(?![A-Za-z]))"
-    r"|(?P<clock>(?<![0-9.:])[0-9]{1,2}:[0-5][0-9](?![0-9:]))"
+    r"|(?P<clock>(?<![0-9.:])[0-9]{1,2}:[0-5][0-9](?![0-9:])(?:\s?[AaPp]\.?[Mm](?![A-Za-z]))?)"
     r"|(?P<number>[0-9]{1,3}(?:(?:,[0-9]{3}){8}|(?:(?:,|\{,\})[0-9]{3}){1,7}(?!,[0-9]{3}))(?![0-9])(?:\.[0-9]++)?"
     r"|[0-9]++\.[0-9]*+\\overline\s?\{[0-9]{1,30}\}|[0-9]++(?:\.[0-9]++)?(?:(?:[eE]|(?<=\.[0-9])[eE][-+]|(?<=\.[0-9][0-9])[eE][-+])[0-9]{1,3}(?![0-9A-Za-z]))?|\.[0-9]++|[\u00bc-\u00be\u2150-\u215e])"
     r"|(?P<dots>(?<=[0-9])(?:\.{2,}|\u2026|\\l?dots(?![A-Za-z])))"
@@ -21,12 +21,12 @@ _TOKEN = re.compile(
     r"|(?P<relation>[=:]=?=?(?<=[=])|!=|<=|>=|=<|[\u223c\u223d\u2241-\u2267<>]|(?<=\s)~(?=\s))"
     r"|(?P<arrow>[-=]{1,2}>|[\u2192\u21d2\u27f6\u27f9])"
     r"|(?P<power>(?<=[0-9)])\*\*(?=[0-9(-]))"
-    r"|(?P<cross>(?<=[0-9) ])[xX](?=\s?[0-9($.\u20ac]))"
+    r"|(?P<cross>(?<=[0-9) ])[xX\u0445\u0425](?=\s?[0-9($.\u20ac]))"
     r"|(?P<blank>[^\S\n]++|[$~]|[\u20ac\u00a3\u00a5])"
     r"|(?P<percent>%)"
     r"|(?P<script>[_^]\s?\{[^{}\n]{0,40}\}|_\s?[0-9A-Za-z]|\^\s?(?:[A-Za-z*](?![A-Za-z])|\\(?:circ|prime)(?![A-Za-z]))|[\u00b2\u00b3\u00b9\u2070-\u207f]++|\u00b0|'++)"
     r"|(?P<open>[(\[{])|(?P<close>[)\]}])"
-    r"|(?P<sign>[-+*/^\u00d7\u00f7\u00b7\u2212\u2013\u2217\u22c5])|(?P<root>\u221a)"
+    r"|(?P<sign>[-+*/^\u00d7\u00f7\u00b7\u2212\u2013-\u2015\u2217\u22c5])|(?P<root>\u221a)"
     r"|\\(?P<command>[A-Za-z]++)"
     r"|(?P<symbol>[A-Za-z\u03b1-\u03c9](?![^\W_]))"
     r"|(?P<line>\n\s*+)"
@@ -62,6 +62,11 @@ class Token(NamedTuple):
     spaced: bool
     """Whether a blank stands before it."""
 
+    @property
+    def counts(self) -> bool:
+        """Whether it is a number, also one that is not read."""
+        return self.kind == "number" or (bool(self.text) and self.text.isnumeric())
+
 
 def tokens(text: str) -> list[Token]:
     """Return the tokens of a plain text (see `process.plain`), without blanks."""
@@ -82,7 +87,7 @@ def tokens(text: str) -> list[Token]:
             kind, shown = "opener", f"{shown} "
         elif kind == "command":
             kind, shown = _command(shown)
-        elif kind == "symbol" and shown in "aAI" and text[match.end() : match.end() + 1].isspace():
+        elif kind == "symbol" and shown in "aAI" and spaced and text[match.end() : match.end() + 1].isspace():
             rest = text[match.end() : match.end() + 9].lstrip()
             kind = "symbol" if rest[:1] in ("=", "+", "-", "*", "/", "^", "\\", "<", ">") else "word"
         elif kind in ("sign", "power", "cross"):
@@ -90,8 +95,10 @@ def tokens(text: str) -> list[Token]:
         elif kind == "number":
             shown = shown.replace("{,}", "").replace(",", "")
         elif kind == "clock":
-            hours, minutes = shown.split(":")
-            kind, shown = "number", f"({int(hours)}*60+{int(minutes)})\\text{{ minutes}}"
+            hours, minutes = int(shown.partition(":")[0]), int(shown.partition(":")[2][:2])
+            if shown[-1] in "mM":
+                hours = hours % 12 + (12 if "p" in shown.lower() else 0)
+            kind, shown = "number", f"({hours}*60+{minutes})\\text{{ minutes}}"
         token_list.append(Token(kind, shown, spaced))
         spaced = kind == "line"
     return token_list

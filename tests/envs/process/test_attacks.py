@@ -143,7 +143,7 @@ def test_the_id_names_the_weights_and_new_weights_are_loaded(tmp_path: Path) -> 
         env = ProcessEnvironment(kind="qwen", model=str(tmp_path), device="cpu")
         again = ProcessEnvironment(kind="qwen", model=str(tmp_path), device="cpu")
         assert (
-            env.grader == again.grader and env.grader.startswith("process@3+") and len(env.grader) == len("process@2+12345678")
+            env.grader == again.grader and env.grader.startswith("process@4+") and len(env.grader) == len("process@2+12345678")
         )
         found.append((env, env.score(env.prompt(TASK), "It is 46.\n\nIt is 47.")))
     (old, first), (new, second) = found
