@@ -118,6 +118,8 @@ class BoxRow(NamedTuple):
     r"""Whether other words or a blank line stand between the boxes, as in `\boxed{1} papers and \boxed{2} bins`."""
     first: Box
     """The first box."""
+    offered: bool = False
+    """Whether one of the texts stands outside of the boxes; see `rivals`."""
 
     @property
     def text(self) -> str:
@@ -147,6 +149,13 @@ _HEDGE = re.compile(
     r"the|answer|also|simply))*[\s:,$(*?]*+",
     re.IGNORECASE,
 )
+# Words that offer a second box beside the first: `\boxed{7} (if not, then \boxed{6})`, `Answer 2: \boxed{6}`.
+_ALTERNATIVE = re.compile(
+    r"[\s.,;$(*]{0,12}(?:hmm+[\s.,;]{0,4}or|(?:or |and )?(?:if not|otherwise|failing that|alternatively)[\s,]{0,3}"
+    r"(?:then|try|(?:the answer|it) (?:is|may be|might be|could be))?"
+    r"|(?:answer|option|guess|possibility|candidate|choice)[\s#]{0,3}(?:[2-9]|[B-H]|two|three)\s{0,2}[:.)])[\s:,$(*]{0,8}",
+    re.IGNORECASE,
+)
 # Words by which one box replaces another.
 _NOT_IN_ROWS = frozenset(
     "then wait actually no not maybe perhaps so finally final correct corrected correction wrong but instead now therefore "
@@ -171,7 +180,7 @@ def box_row(text: str, boxes: list[Box]) -> BoxRow | None:
         if not kind:
             break
         loose = loose or kind == "loose"
-        joined_or = joined_or or _OR.search(gap) is not None
+        joined_or = joined_or or (_OR.search(gap) or _ALTERNATIVE.fullmatch(gap)) is not None
         joined_and = joined_and or _AND.search(gap) is not None
         size += box.end - box.inside
         more = len(members) == MAX_BOXES or size > MAX_ROW_CHARS
@@ -191,7 +200,7 @@ def _gap(gap: str) -> Literal["tight", "loose", ""]:
     if len(gap) > _LONGEST_GAP:
         return ""
     tight = _TIGHT.fullmatch(gap)
-    if _HEDGE.fullmatch(gap):
+    if _HEDGE.fullmatch(gap) or _ALTERNATIVE.fullmatch(gap):
         return "tight"
     if tight:
         return "loose" if tight["join"] is None and gap.count("\n") > 1 else "tight"

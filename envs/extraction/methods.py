@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from verigym.envs.extraction.box_suffix import after_box
 from verigym.envs.extraction.boxes import MARK, BoxRow, box_row, box_spans, scan
 from verigym.envs.extraction.partial import beside
+from verigym.envs.extraction.rivals import rivals
 
 __all__ = ["METHODS", "Extraction", "Method", "box_spans", "extract", "last_box", "strip_thinking"]
 
@@ -78,6 +79,8 @@ def _boxed(text: str) -> Extraction | None:
     part = beside(text, joined.first if joined else last, last)
     if part and joined and joined.loose:  # words stand between: the last may be the answer by itself
         joined, part = None, beside(text, last)
+    if joined is None and not part:
+        joined = rivals(text, last)
     return Extraction(last.content(text), "boxed", after_box(text, last.after), joined, part)
 
 

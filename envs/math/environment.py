@@ -99,7 +99,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
     """Grades the final answer to a mathematical problem."""
 
     name = "math"
-    version = "10"
+    version = "11"
     reference_type = MathReference
     options_type = MathOptions
 
@@ -190,7 +190,14 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
             return Answer(text, broken)
         values = tuple(box for box in boxes if not isinstance(box, ParseError))
         whole = Listing(values, row.joiner) if row and len(values) == len(boxes) else None
-        return Answer(text, tree, None if isinstance(extended, ParseError) else extended, whole, bool(row and row.loose))
+        return Answer(
+            text,
+            tree,
+            None if isinstance(extended, ParseError) else extended,
+            whole,
+            bool(row and row.loose),
+            bool(row and row.offered),
+        )
 
     def _extract(self, completion: Completion) -> Extraction | Score:
         body = strip_thinking(self._unescaped(completion.text))

@@ -1,4 +1,4 @@
-r"""Choices that a question lists: `(A) 1 (B) 2`, `\textbf{(A)}\ 1 \qquad \textbf{(B)}\ 2`, or `A. 1` on its own line."""
+r"""Choices that a question lists: `(A) 1 (B) 2`, `\textbf{(A)}\ 1 \qquad \textbf{(B)}\ 2`, or `A. 1 B. 2`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from verigym.envs.math.judging.texts import choice_of, labelled, lettered
 from verigym.envs.math.reading.parse import ParseError, parse
 from verigym.envs.math.tree import Mul, Node, Number, Phrase, Symbol, Text, Verdict
 
-_LABEL = re.compile(r"(?:\\(?:text|math)?(?:bf|rm)?\s*\{\s*)?\(([A-H])\)\s*\}?|(?:^|(?<=\n))[ \t]*([A-H])[.):](?=[\s$\\])")
+_LABEL = re.compile(
+    r"(?:\\(?:text|math)?(?:bf|rm)?\s*\{\s*)?\(([A-H])\)\s*\}?|(?:^|(?<=\n))[ \t]*([A-H])[.):](?=[\s$\\])"
+    r"|(?<=[\s?:;,.])([A-H])[.)](?=[\s$\\])"
+)
 _SUMMED = re.compile(r"(none|all)(?: of (?:these|those|them|the (?:above|others|choices|options)))?\.?", re.IGNORECASE)
 _BLANK = r"(?:\\q?quad(?![A-Za-z])|\\[ ,;:!\\]|[\s~])"
 _FIRST = re.compile(rf"{_BLANK}+")
@@ -106,13 +109,16 @@ def choices(question: str) -> dict[str, Node]:
     """Return the choices of `question` by letter: the last sequence of labels that begins with A and has no gap."""
     text = question[:MAX_CHARS]
     row: list[re.Match[str]] = []
+    whole: list[re.Match[str]] = []
     for match in _LABEL.finditer(text):
         letter = _letter(match)
         if letter == "A":
+            whole = row if len(row) > 1 else whole
             row = [match]
         elif row and ord(letter) == ord(_letter(row[-1])) + 1:
             row.append(match)
-    if len(row) < 2:
+    row = row if len(row) > 1 else whole
+    if not row:
         return {}
     ends = [match.start() for match in row[1:]] + [len(text)]
     by_letter: dict[str, Node] = {}
@@ -128,7 +134,7 @@ def choices(question: str) -> dict[str, Node]:
 
 
 def _letter(match: re.Match[str]) -> str:
-    return match.group(1) or match.group(2)
+    return match[1] or match[2] or match[3]
 
 
 def _trimmed(text: str) -> str:

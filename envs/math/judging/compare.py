@@ -22,7 +22,9 @@ from verigym.envs.math.judging.parameters import settled
 from verigym.envs.math.judging.policy import Policy
 from verigym.envs.math.judging.readings import read
 from verigym.envs.math.judging.real_sets.sets import same_sets
+from verigym.envs.math.judging.remarks import without_remarks
 from verigym.envs.math.judging.scalars import same_scalar
+from verigym.envs.math.judging.statements.conditions import without_conditions
 from verigym.envs.math.judging.statements.congruences import is_foreign
 from verigym.envs.math.judging.structures.listings import same_lists
 from verigym.envs.math.judging.structures.vectors import in_components
@@ -78,7 +80,7 @@ def judge_answer(
     if isinstance(gold, _PLAIN) and isinstance(answer, _PLAIN):
         pair, verdict = (gold, answer), same(case, gold, answer)
     else:
-        gold, answer = written_as(gold, answer, question)
+        gold, answer = written_as(gold, without_remarks(gold, answer, question), question)
         pair, verdict = _same_settled(case, gold, answer)
     if verdict == "unknown" and symbolic is not None and case.work.left > 0:
         case = case.asking(symbolic)
@@ -86,6 +88,7 @@ def judge_answer(
     notes = "".join(f"; {note}" for note in case.notes)
     if verdict == "different":
         return Judgement(False, f"not equal: {case.refusal or 'another value'}{notes}", case.tier)
+    gold, answer, _ = without_conditions(gold, answer, question)  # which the question may state, too
     guarded = _guarded(case, gold, answer)
     if verdict == "unknown":
         return Judgement(None, "no tier could tell it from a wrong answer" + notes, case.tier, bool(guarded))

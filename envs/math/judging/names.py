@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from verigym.envs.math.build import mul
 from verigym.envs.math.judging.quantities.measures import counts_things
-from verigym.envs.math.judging.question import MAX_CHARS, asks, speaks_of
+from verigym.envs.math.judging.question import MAX_CHARS, asks, mentions, speaks_of
 from verigym.envs.math.judging.texts import names_something
 from verigym.envs.math.tree import (
     FUNCTIONS,
@@ -44,6 +45,7 @@ _CALLED = {
         "im": "imaginary part",
     }.items()
 }
+_EXTREMES = {"min": r"\b(?:minim|least|smallest|lowest)", "max": r"\b(?:maxim|greatest|largest|highest|most\b)"}
 _INVERSE = re.compile(r"\binverse\b", re.IGNORECASE)
 _BENT = frozenset("abs norm floor ceil factorial doublefactorial exp ln log conj sign re im".split())
 
@@ -55,6 +57,12 @@ def is_name(node: Node, question: str = "") -> bool:
     match node:
         case Call("abs", (Symbol(letter),)) if len(letter) == 1 and letter.isupper() and not asks(question, node):
             return not speaks_of(question, letter) or counts_things(question)  # |S|, the size of a set: no modulus of a number
+        case Text("min" | "max" as short):  # \min = 5
+            return not question or re.search(_EXTREMES[short], question[:MAX_CHARS], re.IGNORECASE) is not None
+        case Mul((Symbol(operator), *factors)) if operator.startswith("d/d") and question:  # what is to be differentiated
+            return mentions(question, mul(factors))
+        case Call("integral" | "diff", (body, Symbol(), *_)) if question and mentions(question, body):
+            return True
     return _is_name(node, question) or (bool(question) and bool(symbols(node)) and asks(question, node))
 
 

@@ -168,6 +168,7 @@ def _parsed(texts: list[str]) -> list[Node]:
     return shapes
 
 
+@lru_cache(maxsize=1024)
 def speaks_of(question: str, letter: str) -> bool:
     """Return whether `letter` stands alone in `question`.
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from functools import lru_cache
 from math import gcd
 
-from verigym.envs.latex.units import known_unit, singular
 from verigym.envs.math.build import literal, rebuild, scaled
 from verigym.envs.math.equality.numbers.exactly import rational
 from verigym.envs.math.equality.unsimplified import is_unsimplified
 from verigym.envs.math.judging.case import Case, all_of
-from verigym.envs.math.judging.quantities.conversions import kind_of
 from verigym.envs.math.judging.quantities.decimals import stands_for
 from verigym.envs.math.judging.quantities.measured import Measure, measure
-from verigym.envs.math.judging.quantities.measures import Factors, counts_things, is_asked, is_missable, same_unit
+from verigym.envs.math.judging.quantities.measures import counts_things, is_asked, is_missable, same_unit
+from verigym.envs.math.judging.quantities.requested import contradicts
 from verigym.envs.math.judging.question import MAX_CHARS
-from verigym.envs.math.judging.texts import choice_of, same_words, says_infinite, words_of
+from verigym.envs.math.judging.texts import choice_of, same_words, says_infinite, says_zero, words_of
 from verigym.envs.math.tree import (
     Clock,
     Constant,
@@ -175,7 +173,10 @@ def _whole(case: Case, gold: Node, answer: Node) -> Verdict:
     chosen = choice_of(gold)
     if chosen is not None and choice_of(answer) is not None:
         return "same" if chosen == choice_of(answer) else case.refuse("another choice")
-    if says_infinite(answer) and gold == Constant("infinity") and _COUNTING.search(case.question):
+    infinite = gold == Constant("infinity") and says_infinite(answer)
+    if (infinite or (gold == Number(Fraction(0)) and says_zero(answer))) and _COUNTING.search(case.question):
+        return case.decided("words", case.policy.words == "loose", "words where a number is asked")
+    if infinite and answer == Text("infinite"):
         return case.decided("words", case.policy.words == "loose", "words where a number is asked")
     if isinstance(gold, Text) or isinstance(answer, Text):
         words, other = words_of(gold), words_of(answer)
@@ -294,38 +295,8 @@ _PERCENT = re.compile(
     r"\b(?:percent(?:age)?|%) (?:sign|symbol)\b",
     re.IGNORECASE,
 )
-_CURRENCIES = ("euro", "pound sterling", "yen", "yuan", "rupee")
-_SYSTEMS = {"inch": "m", "ounce": "g", "gallon": "l"} | dict.fromkeys(_CURRENCIES, "dollar")
-_UNIT = re.compile(r"\b(?:how many|in) ([a-z]+)\b", re.IGNORECASE)
 
 
 def wants_percent(question: str) -> bool:
     """Return whether the answer to `question` is a percentage: `what percent of 80 is 20`, not `what is 20 percent of 80`."""
     return _PERCENT.search(question[:MAX_CHARS]) is not None
-
-
-@lru_cache(maxsize=256)
-def _requested_units(question: str) -> frozenset[str]:
-    words = (match.group(1).lower() for match in _UNIT.finditer(question[:MAX_CHARS]))
-    return frozenset(unit for word in words if (unit := known_unit(word) or known_unit(singular(word))))
-
-
-def contradicts(unit: str, question: str) -> bool:
-    """Return whether `question` asks for another unit of the same kind as `unit`, for instance hours instead of minutes."""
-    given, kind = _measured(unit)
-    if not kind:
-        return False
-    wanted = _requested_units(question)
-    return given not in wanted and any(_measured_kind(one) == kind for one in wanted)
-
-
-@lru_cache(maxsize=1024)
-def _measured(unit: str) -> tuple[str, Factors]:
-    """Return the unit's name and dimension; no dimension for words such as apples."""
-    given = known_unit(unit)
-    return (given or unit, () if given is None and unit.isalpha() else _measured_kind(given or unit))
-
-
-def _measured_kind(unit: str) -> Factors:
-    """Return the dimension of a unit: equal for miles and kilometres."""
-    return tuple(sorted((_SYSTEMS.get(name, name), power) for name, power in kind_of(unit)))

@@ -79,9 +79,20 @@ _NOTHING = frozenset(
      "无解", "无实数解", "无实根", "空集", "不存在这样的数")
 )  # fmt: skip
 _UNDEFINED = frozenset(
-    ("undefined", "dne", "does not exist", "not defined", "limit does not exist", "不存在", "无定义", "未定义")
+    ("undefined", "dne", "d.n.e", "nexists", "does not exist", "doesn't exist", "doesn’t exist", "not defined",
+     "limit does not exist", "不存在", "无定义", "未定义")
+)  # fmt: skip
+_TRUTHS = frozenset(("true", "false"))
+_TRUE_OR_FALSE = re.compile(r"\btrue\b.{0,40}\bfalse\b|\bT\b.{0,40}\bF\b", re.IGNORECASE | re.DOTALL)
+_VERBS = re.compile(r"\b(converg|diverg)(?:es?|ent|ing)\b")
+_NOUN = re.compile(
+    r"(?P<first>[^ ]+) (?P<after>function|series|sequence|integral|number|triangle|matrix|graph)"
+    r"|(?P<before>quadrant|player|point|line|figure|graph|team|city|station) (?P<last>[^ ]+)"
 )
-_EVERYTHING = frozenset(("all real numbers", "all reals", "real numbers", "set of all real numbers", "set of real numbers"))
+_EVERYTHING = frozenset(
+    ("all real numbers", "all reals", "real numbers", "set of all real numbers", "set of real numbers", "any real number",
+     "every real number", "all real values")
+)  # fmt: skip
 _SETS = {"Z": "integers", "Q": "rational numbers", "N": "natural numbers", "C": "complex numbers"}
 _INFINITE = re.compile(r"infinite(?:ly many| number of| amount of)?(?: \w+)?")
 
@@ -97,6 +108,11 @@ def says_set(node: Node, named: Node) -> bool:
 def says_infinite(node: Node) -> bool:
     """Return whether `node` consists of words for infinitely many."""
     return isinstance(node, Text) and _INFINITE.fullmatch(_loose(node.words)) is not None
+
+
+def says_zero(node: Node) -> bool:
+    """Return whether `node` is a word for zero things."""
+    return isinstance(node, Text) and _loose(node.words) in ("none", "zero")
 
 
 def says_nothing(node: Node) -> bool:
@@ -118,10 +134,26 @@ def same_words(case: Case, gold: str, answer: str) -> Verdict:
         return "same"
     one, two = _loose(gold), _loose(answer)
     alike = one == two or any(one in words and two in words for words in (_UNDEFINED, _EVERYTHING))
+    alike = alike or all(_INFINITE.fullmatch(words) for words in (one, _counted_infinity(two, case.question)))
+    alike = alike or _briefly(one, case.question) == _briefly(two, case.question)
     alike = alike or (_nothing(one) in _NOTHING and _nothing(two) in _NOTHING)
-    if len(gold) > 1 and len(answer) > 1 and alike:
+    truth = one in _TRUTHS and two == one[0] and _TRUE_OR_FALSE.search(case.question) is not None
+    if (len(gold) > 1 and len(answer) > 1 and alike) or truth:
         return case.decided("words", case.policy.words == "loose", "the words differ")
     return case.refuse("other words than the gold's")
+
+
+def _counted_infinity(words: str, question: str) -> str:
+    """Return `infinitely many` for `infinity` where the question counts."""
+    return "infinitely many" if words == "infinity" and re.search("how many|number of", question, re.IGNORECASE) else words
+
+
+def _briefly(words: str, question: str) -> str:
+    """Return loose words in one form of the verb and without a noun of the question: `odd function`, `quadrant II`."""
+    words = _VERBS.sub(lambda verb: verb[1], words)
+    noun = _NOUN.fullmatch(words)
+    said = noun and re.search(rf"\b{noun['after'] or noun['before']}", question, re.IGNORECASE)
+    return (noun["first"] or noun["last"]) if noun and said else words
 
 
 def _nothing(words: str) -> str:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from verigym.envs.math.numerals import literal
 from verigym.envs.math.reading.tokens.cursor import Cursor
-from verigym.envs.math.tree import Call, Node, Number, Relation, Symbol
+from verigym.envs.math.tree import Call, Div, Mul, Node, Number, Relation, Symbol
 
 
 class BigOperators(Cursor):
@@ -16,21 +16,23 @@ class BigOperators(Cursor):
         """Read a sum, product, integral or limit with its body, and return its tree."""
         name = self.take()[1]
         self.enter()
-        saved = self.bound, self.integrals
+        saved = self.bound, self.integrals, self.approaching
         low: Node | None = None
         high: Node | None = None
+        self.approaching = name == "lim"
         while self.kind in ("_", "^"):
             if self.take()[0] == "_":
                 low = self._below()
             else:
                 high = self.script()
+        self.approaching = saved[2]
         if name in ("int", "iint", "oint"):
             node = self._integral(name, low, high)
         elif name == "lim":
             node = self._limit(low)
         else:
             node = self._series(name, low, high)
-        self.bound, self.integrals = saved
+        self.bound, self.integrals, _ = saved
         self.depth -= 1
         return node
 
@@ -56,6 +58,11 @@ class BigOperators(Cursor):
         self.integrals += 1
         body: Node = Number(Fraction(1)) if self._at_differential() else self.sum()
         if not self._at_differential():
+            match body:
+                case Div(Mul((Symbol("d"), Symbol() as variable)), bottom) if low is None and high is None and name == "int":
+                    return Call("integral", (Div(Number(Fraction(1)), bottom), variable))  # \int \frac{dx}{x}
+                case Div(Mul((Symbol("d"), Symbol() as variable)), bottom) if low is not None and high is not None:
+                    return Call("int", (Div(Number(Fraction(1)), bottom), variable, low, high))
             raise self.error("an integral without its variable")
         self.take()
         variable = Symbol(self.take()[1])

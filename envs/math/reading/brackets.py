@@ -144,15 +144,22 @@ class Brackets(Cursor):
         return self.atom()
 
     def before_index(self) -> Node:
-        """Read combinations or permutations with a number as subscript before the letter, `{}_5C_2` or `_5P_2`."""
+        """Read combinations or permutations with an index before the letter, `{}_5C_2`, `_5P_2` or `{}_{2n}C_n`."""
         self.take()
-        upper = literal(self.subscript_number())
+        upper = self._index()
         name = self.take()
         if name[0] != "sym" or name[1] not in ("C", "P") or self.kind != "_":
             raise self.error("an index before no name")
         self.take()
-        lower = literal(self.subscript_number())
+        lower = self._index()
         return Call("binom" if name[1] == "C" else "perm", (upper, lower))
+
+    def _index(self) -> Node:
+        """Read an index: a number of up to nine digits, a letter or a formula in braces."""
+        braced = self.kind == "{"
+        if self.ahead(braced) == "end" or (self.tokens[self.at + braced][0] == "num" and self.ahead(1 + braced) != "sym"):
+            return literal(self.subscript_number())
+        return self.argument()
 
     def subscript_number(self) -> str:
         """Read a number in a subscript and return its digits."""

@@ -24,11 +24,13 @@ from verigym.envs.math.tree import (
     Neg,
     Node,
     Number,
+    Phrase,
     Pow,
     Relation,
     Root,
     SetOp,
     Symbol,
+    Text,
     walk,
 )
 
@@ -48,6 +50,8 @@ _OFTEN_FUNCTIONS = frozenset("hHPpQqSTCIVWNuvy") | {
 _ARGUMENT_STARTS = frozenset("num sym const frac sqrt cbrt { accent binom shape".split())
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _MANY = frozenset("gcd lcm max min".split())
+_NAMES = _MANY | {"det"}
+_OF_EVENTS = frozenset("PpENn")
 
 
 class Calls(BigOperators):
@@ -149,6 +153,8 @@ class Calls(BigOperators):
             or type(inside) in (Relation, SetOp, Listing)
             or (type(inside) is Group and inside.opening == "{")
             or (type(inside) is Call and inside.name == "divides")
+            or (type(inside) in (Text, Phrase) and name in _OF_EVENTS and not self.tokens[start][2])  # P(\text{even})
+            or (name == "n" and type(inside) is Symbol and len(inside.name) == 1 and inside.name.isupper())  # n(A)
             or (single and base in _OFTEN_FUNCTIONS and (base not in "xyuv" or inside in _TIMES))
         ):
             return Call(name, (inside,))
@@ -183,6 +189,9 @@ class Calls(BigOperators):
                 lower += self.subscript()
         if name == "log" and self.kind == "num" and self.ahead() == "(" and self.tokens[self.at][1] in ("2", "10"):
             base = base or (None if self.tokens[self.at][2] else literal(self.take()[1]))  # log2(8)
+        if name in _NAMES and self.kind == "rel" and exponent is None and not lower:
+            self.depth -= 1
+            return Text(name)  # \min = 5
         minus_one = type(exponent) is Neg and type(exponent.of) is Number and exponent.of.value == 1
         if minus_one and name in _INVERSES:
             name, exponent = _INVERSES[name], None

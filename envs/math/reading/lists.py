@@ -107,7 +107,7 @@ class Lists(Cursor):
     def _aside(self) -> list[Node]:
         r"""Read the `(or 0.5)` of `\frac12 (or 0.5)`: another notation or a second answer."""
         self.enter()
-        self.jump(self.at + 2)
+        self.jump(self.at + (1 if self.gives_percentage() else 2))
         elements, _, _ = self.items(_ROUND)
         self.expect(")")
         self.depth -= 1

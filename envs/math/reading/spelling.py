@@ -24,6 +24,8 @@ _TIGHT_COMMA = re.compile(r"(?<=[0-9])\\!(?=,(?:\\!)?[0-9])")
 _OR = re.compile(r"(?<=[0-9)}])or(?=[A-Z(0-9\\-])")
 _DEGREES = re.compile(r"(?<=[0-9}]) ?\\deg(?![A-Za-z])(?= *(?:$|[-+=,;.)}]|\\(?:text|approx|q?quad|[,; ])))")
 _JOINED = re.compile(r" *+,? *+(?:\\text\{ *(?:and|or) *\}|\b(?:and|or)\b) *+(?:x *= *)?|, *+x *= *")
+_MARKS = ("checkmark", "square", "Box", "qed", "blacksquare", "✓", "✔", "✅", "□", "■", "∎")
+_END_MARK = re.compile(r"(?:\\(?:checkmark|(?:black)?square|Box|qed)|[✓✔✅□■∎])\Z")  # a proof ends, or an answer was checked
 # What is excepted: numbers, and what joins them. Possessive where blanks follow blanks.
 _ALL_BUT = re.compile(
     r"(?:\\text\{ *+)?(?:the set of )?all (?:reals|real numbers|real)(?: *+\} *+x| x)?(?: *+\\text\{)?,? *+"
@@ -84,6 +86,8 @@ def mended(text: str) -> str:
     for _ in range(2):  # what a sentence and a control space leave behind
         if text.endswith(("\\", ".")) and not text.endswith(("\\\\", "..", r"\.")):
             text = text[:-1].rstrip()
+    if text.endswith(_MARKS) and (rest := _END_MARK.sub("", text)):
+        text = rest.rstrip("\\ ~")
     if text.startswith("**") and text.endswith("**") and len(text) > 4:  # bold in Markdown
         text = text[2:-2].strip()
     if "U" in text:

@@ -235,6 +235,8 @@ class Sums(Degrees):
 
     def _raised(self, base: Node) -> Node:
         after = self.ahead()
+        if self.approaching and (side := self._side(base)):
+            return side
         if after == "circ" or (after == "{" and self.ahead(2) == "circ"):
             self.take()
             if after == "circ":
@@ -253,6 +255,15 @@ class Sums(Degrees):
             return Symbol(f"{base.name}^*")
         self.take()
         return power(base, self.script())
+
+    def _side(self, base: Node) -> Node | None:
+        r"""Read the sign of `x \to 0^+`, from which side a limit is approached; None, and nothing read, if there is none."""
+        braced = self.ahead() == "{"
+        sign, behind = self.ahead(1 + braced), self.ahead(2 + braced)
+        if sign not in ("+", "-") or behind not in (("}",) if braced else ("}", ")", "end")):
+            return None
+        self.jump(self.at + 2 + 2 * braced)
+        return Call("above" if sign == "+" else "below", (bare(base),))
 
     def _primed(self, base: Node) -> Node:
         r"""Read `x^{\prime}`."""

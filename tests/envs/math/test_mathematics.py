@@ -144,7 +144,7 @@ def test_boxes_in_a_row_are_no_answer_where_one_is_asked(boxes: str) -> None:
 )
 def test_what_stands_around_the_box(gold: str, completion: str, correct: bool) -> None:
     env = MathEnvironment()
-    assert (env.score(env.prompt("q", answer=gold), completion).reward == 1.0) is correct
+    assert (env.score(env.prompt("Of what, and how many percent?", answer=gold), completion).reward == 1.0) is correct
 
 
 def test_a_plain_run_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

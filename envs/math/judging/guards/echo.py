@@ -47,6 +47,7 @@ from verigym.envs.math.tree import (
 )  # fmt: skip
 
 _EXPAND = re.compile(r"\b(?:expan[ds]|multiply)", re.IGNORECASE)
+_FORM = re.compile(r"\b(?:factor|expan[ds]|multiply)", re.IGNORECASE)
 _TRANSCENDENTAL = frozenset("sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln log".split())
 _OPERATIONS = (Add, Mul, Neg, Div, Pow, Root, Call)
 MAX_PARTS = 400
@@ -149,7 +150,9 @@ class _Guard:
         if not equal or gold in equal:
             return False
         wanted, given = is_factored(gold), is_factored(side)
-        if wanted is not given and all(is_factored(one) is given for one in equal):
+        # Of a quotient or a factorial that was to be simplified, n^2 + n and n(n + 1) are both results.
+        open_form = _FORM.search(self.question) is None and all(divides(one) or leaves_polynomials(one) for one in equal)
+        if wanted is not given and all(is_factored(one) is given for one in equal) and not open_form:
             return True
         if is_reduced(gold, self.work) and not is_reduced(side, self.work):
             return True

@@ -5,10 +5,13 @@ The rule concerns the form of the answer alone, and gives way where the gold lea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from fractions import Fraction
 
 from verigym.envs.math.judging.guards.reduced import kind_of
 from verigym.envs.math.judging.guards.unworked import claims
+from verigym.envs.math.judging.question import MAX_CHARS
 from verigym.envs.math.judging.shapes import shape
 from verigym.envs.math.tree import (
     Add,
@@ -28,6 +31,8 @@ from verigym.envs.math.tree import (
     walk,
 )  # fmt: skip
 
+_SIMPLIFY = re.compile(r"\b(?:simplify|simplified|simplest|reduce|lowest terms|cancel)", re.IGNORECASE)
+
 
 def leaves_step(gold: Node, answer: Node, question: str) -> bool:
     """Return whether `answer`, which equals `gold`, keeps a quotient, like terms or an operation on sets to be worked out."""
@@ -36,6 +41,10 @@ def leaves_step(gold: Node, answer: Node, question: str) -> bool:
     if any(map(_is_open, walk(answer))) and not any(map(_is_open, walk(gold))):
         return True
     golds = list(claims(gold, question))
+    if len(golds) == 1 and _SIMPLIFY.search(question[:MAX_CHARS]):
+        given = list(claims(answer, question))
+        if len(given) == 1 and all(_is_uncancelled(golds[0][-1], side) for side in given[0]):
+            return True
     values = [sides[0] for sides in golds if len(sides) == 1 and symbols(sides[0])]
     if not values or len(values) < len(golds):
         return False  # an equation, which may be solved for another name
@@ -45,6 +54,36 @@ def leaves_step(gold: Node, answer: Node, question: str) -> bool:
         all((divided and _divides_by_names(side)) or (not alike and _has_like_terms(side)) for side in sides)
         for sides in claims(answer, question)
     )
+
+
+def _is_uncancelled(gold: Node, answer: Node) -> bool:
+    r"""Return whether a fraction equal to the fraction `gold` has a common factor: both its parts are of higher degrees."""
+    gold, answer = (node.of if isinstance(node, Neg) else node for node in (gold, answer))
+    if not isinstance(gold, Div) or not isinstance(answer, Div) or not symbols(gold.bottom):
+        return False
+    degrees = [_degree(part) for part in (gold.top, gold.bottom, answer.top, answer.bottom)]
+    if None in degrees:
+        return False
+    top, bottom, over, under = (degree or 0 for degree in degrees)
+    return over > top and under > bottom
+
+
+def _degree(node: Node) -> Fraction | None:
+    """Return the degree of a polynomial as it is written; None for other formulas."""
+    match node:
+        case Symbol():
+            return Fraction(1)
+        case Add(parts) | Mul(parts):
+            degrees = [_degree(part) for part in parts]
+            known = [degree for degree in degrees if degree is not None]
+            if len(known) < len(degrees):
+                return None
+            return max(known) if isinstance(node, Add) else sum(known, Fraction(0))
+        case Neg(of):
+            return _degree(of)
+        case Pow(base, Number(power)) if (inner := _degree(base)) is not None:
+            return inner * power
+    return None if symbols(node) else Fraction(0)
 
 
 def _is_open(node: Node) -> bool:

@@ -14,7 +14,8 @@ If the gold itself is not worked out, as `9 \cdot 8`, the answer may have any fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TypeGuard
 
@@ -72,7 +73,10 @@ def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget,
     """
     if gold == answer or isinstance(answer, Number) or not question.strip():
         return False  # without a question a bare pair, to be compared
+    if _is_rearranged(gold, answer):
+        return False
     golds = [side for sides in _claimed(gold, question) for side in sides]
+    rounds = [value for one in golds if (value := _value(one, work)) is not None]
     numbers = [one for one in golds if _is_number(one)]
     if not numbers or not all(is_worked_out(one, work) for one in numbers):
         return False
@@ -81,7 +85,15 @@ def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget,
     bare = len(numbers) == len(golds) and not any(isinstance(part, Quantity | Group | Matrix) for part in walk(gold))
     if not any(_is_ratio(part) for part in walk(gold)):
         answer = rebuild(answer, lambda part: Div(*part.sides) if _is_ratio(part) else part)
-    return any(not any(_answers(side, work, exact, bare) for side in sides) for sides in _claimed(answer, question))
+    return any(not any(_answers(side, work, exact, bare) for side in sides) for sides in _claimed(answer, question, rounds))
+
+
+def _is_rearranged(gold: Node, answer: Node) -> bool:
+    """Return whether an equation of several names has names on both sides: `y = 1 - x` for x + y = 1 claims no number."""
+    if not all(isinstance(one, Relation) and is_equation(one) and len(symbols(one)) > 1 for one in (gold, answer)):
+        return False
+    wanted, given = (Counter(part for part in walk(one) if isinstance(part, Symbol)) for one in (gold, answer))
+    return isinstance(answer, Relation) and all(map(symbols, answer.sides)) and given <= wanted
 
 
 def leaves_residue(gold: Node, answer: Node, question: str) -> bool:
@@ -133,23 +145,27 @@ def _answers(side: Node, work: WorkBudget, exact: bool, bare: bool) -> bool:
     return not (bare and (letters or vectors))
 
 
-def _claimed(node: Node, question: str) -> Iterator[tuple[Node, ...]]:
-    """Yield the values that a tree states, each with all the sides of its chain: elements, ends, bounds."""
+def _claimed(node: Node, question: str, golds: Sequence[Fraction] = ()) -> Iterator[tuple[Node, ...]]:
+    """Yield the values that a tree states, each with all the sides of its chain: elements, ends, bounds.
+
+    Of rounded sides count those that are the value before them, or one of `golds`.
+    """
     match node:
         case Group(_, _, parts) | Listing(parts, _) | SetOp(_, parts):
             for part in parts:
-                yield from _claimed(part, question)
+                yield from _claimed(part, question, golds)
         case SetBuilder(_, condition):
-            yield from _claimed(condition, question)
+            yield from _claimed(condition, question, golds)
         case Relation(sides, comparators) if "equiv" not in comparators and not is_equation(node):
             for side in sides:
                 if not symbols(side):
-                    yield from _claimed(side, question)
+                    yield from _claimed(side, question, golds)
         case Relation(sides, comparators) if "approx" in comparators:
             for claim in claims(node, question):
                 first = len(claim) - (len(sides) - comparators.index("approx") - 1)
                 last = rational(claim[first - 1]) if first > 0 else None
-                yield (*claim[:first], *(side for side in claim[max(first, 0) :] if first <= 0 or rational(side) == last))
+                rounded = claim[max(first, 0) :]
+                yield (*claim[:first], *(side for side in rounded if first <= 0 or rational(side) in (last, *golds)))
         case _:
             yield from claims(node, question)
 

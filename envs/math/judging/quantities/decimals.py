@@ -66,12 +66,15 @@ def written_places(node: Node) -> int:
     return node.decimals if isinstance(node, Number) and node.style == "plain" else 0
 
 
-def rounded_at(decimal: Node, exact: Node, work: WorkBudget | None = None) -> bool:
+def rounded_at(decimal: Node, exact: Node, work: WorkBudget | None = None, *, whole: bool = False) -> bool:
     """Return whether the number `decimal`, however short, is `exact` correctly rounded at its last digit.
 
-    The cost is subtracted from the budget `work`, if given.
+    The cost is subtracted from the budget `work`, if given. With `whole`, the number may be a whole one.
     """
     written = decimal_of(decimal)
+    number = decimal.of if isinstance(decimal, Neg) else decimal
+    if written is None and whole and isinstance(number, Number) and number.value.denominator == 1:
+        written = (number.value if number is decimal else -number.value), 0
     if written is None or written[1] > MAX_DIGITS:
         return False
     value, places = written

@@ -109,7 +109,7 @@ _AFTER = frozenset(
 
 
 @lru_cache(maxsize=256)
-def _counted_things(question: str) -> tuple[tuple[str, ...], ...]:
+def counted_things(question: str) -> tuple[tuple[str, ...], ...]:
     """Return the words of what a question counts: `intersection points` of `How many intersection points are there?`."""
     counted = []
     for match in _HOW_MANY.finditer(question[:MAX_CHARS]):
@@ -128,7 +128,7 @@ def is_asked(unit: str, question: str) -> bool:
     if not given or "^" in unit or "how many" not in question.lower():
         return False
     scaled = not _SCALES.isdisjoint(given) or _NUMBERS.search(" ".join(given)) is not None
-    for words in _counted_things(question):
+    for words in counted_things(question):
         alike = tuple(map(singular, words))
         if takes_back(" ".join(given)):
             if given == alike and is_plural(words[-1]):
@@ -150,7 +150,7 @@ _ANGULAR = re.compile(
 
 def counts_things(question: str) -> bool:
     """Return whether `question` asks how many things there are, and mentions nothing measured in degrees, such as angles."""
-    return bool(_counted_things(question)) and not _ANGULAR.search(question)
+    return bool(counted_things(question)) and not _ANGULAR.search(question)
 
 
 _NUMBERS = re.compile(r"\d|\b(?:zero|three|four|five|six|seven|eight|nine|\w+teen|\w+ty|eleven|twelve)\b")

@@ -6,11 +6,13 @@ from verigym.envs.math.judging.case import Case, all_of
 from verigym.envs.math.judging.quantities.decimals import stands_for
 from verigym.envs.math.judging.real_sets.regions import Region, as_interval, is_region, region_of
 from verigym.envs.math.judging.real_sets.segments import End, Segments
+from verigym.envs.math.judging.real_sets.spellings import spelled_out
 from verigym.envs.math.tree import Group, Node, Relation, Verdict
 
 
 def same_sets(case: Case, gold: Node, answer: Node) -> Verdict | None:
     """Compare `gold` and `answer` as sets of reals. Returns None if one of them cannot be read as such a set."""
+    gold, answer = spelled_out(gold), spelled_out(answer)
     if not (is_region(gold) and is_region(answer)) and not (_needs_set(gold) or _needs_set(answer)):
         return None
     if isinstance(gold, Group) and isinstance(answer, Group):

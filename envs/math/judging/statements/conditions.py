@@ -22,14 +22,17 @@ from typing import NamedTuple
 
 from verigym.envs.math.build import ZERO, literal, rebuild
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.judging.question import edges_of, formulas, mentions
+from verigym.envs.math.judging.question import edges_of, formulas, mentions, speaks_of
 from verigym.envs.math.judging.statements.statements import is_equation
 from verigym.envs.math.tree import (
+    Call,
     Comparator,
+    Constant,
     Ellipsis,
     Group,
     Listing,
     Matrix,
+    Mul,
     NamedSet,
     Node,
     Number,
@@ -88,8 +91,10 @@ def without_conditions(gold: Node, answer: Node, question: str) -> tuple[Node, N
     if held and held != {condition for condition in given if not (condition.free or _is_index(condition, two))}:
         return gold, answer, integers
     every = any(condition.kind == "integer" for condition in wanted)
-    if not held and not all(condition.free or _is_natural(condition, two, question, every) for condition in given):
-        return gold, answer, integers
+    periods = frozenset() if wanted or every else _periods(one, question)
+    for condition in () if held else given:
+        if not (condition.free or _is_natural(condition, two, question, every or condition.name in periods)):
+            return gold, answer, integers
     return one, two, integers
 
 
@@ -206,6 +211,8 @@ def _condition(node: Node) -> Condition | None:
             return Condition(name, node)
         case Relation((bound, Symbol(name) as left), (sign,)) if sign in _MIRRORED and not symbols(bound):
             return Condition(name, Relation((left, bound), (_MIRRORED[sign],)))
+        case Relation((Call("abs", (Symbol(name),)), bound), (sign,)) if sign in _MIRRORED and not symbols(bound):
+            return Condition(name, node)
         case Phrase(parts):
             return _spoken(parts)
     return None
@@ -296,6 +303,13 @@ def _is_domain(condition: Condition, question: str) -> bool:
     return re.search(rf"positive {words}|{sets}", question) is not None
 
 
+def _periods(core: Node, question: str) -> frozenset[str]:
+    r"""Return the names that count periods, and so are any integer: factors of pi that the question does not speak of."""
+    products = [part for part in walk(core) if isinstance(part, Mul) and Constant("pi") in part.factors]
+    names = frozenset(name for part in products for name in symbols(part)) & COUNTS
+    return frozenset(name for name in names if not speaks_of(question, name))
+
+
 def _is_start(relation: Relation) -> bool:
     value = rational(relation.sides[1])
     return any(relation.comparators[0] == one and value == start for one, start in _STARTS)
@@ -314,9 +328,12 @@ def _is_natural(condition: Condition, core: Node, question: str, every: bool) ->
     if len(relation.sides) > 2:
         return False
     sign, bound = relation.comparators[0], relation.sides[1]
+    counts = condition.name in COUNTS and not every and not (condition.name in "rt" and speaks_of(question, condition.name))
     if sign == "in":
-        return condition.kind in _WHOLE and condition.name in COUNTS and not every
-    if condition.name in COUNTS and not every and _is_start(relation):
+        return condition.kind in _WHOLE and counts
+    if isinstance(relation.sides[0], Call):
+        return False  # |r| < 1, which the question does not state
+    if counts and _is_start(relation):
         return True
     value = rational(bound)
     if value is None:

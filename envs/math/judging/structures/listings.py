@@ -36,7 +36,7 @@ def same_lists(case: Case, gold: Reading, answer: Reading, same: Same) -> Verdic
     if {gold.joiner, answer.joiner} == {"and", "or"} and all(isinstance(item.node, Symbol | Text) for item in one):
         return case.refuse(f"{answer.joiner!r} where {gold.joiner!r} is asked")
     if _are_other_choices(gold, answer):
-        return case.refuse("choices where values are asked, or a choice and the value of another choice")
+        return case.refuse("choices where values are asked, one of several, or a choice and the value of another choice")
     if None not in names and len(set(names)) > 1:
         return _by_name(case, gold, answer, same)
     if case.policy.order == "gold" and not gold.brackets:
@@ -53,7 +53,12 @@ def same_lists(case: Case, gold: Reading, answer: Reading, same: Same) -> Verdic
 
 
 def _are_other_choices(gold: Reading, answer: Reading) -> bool:
-    """Return whether values have choices' letters before them, some of them only, or where the gold's are no choices."""
+    """Return whether values have choices' letters before them, some of them only, or where the gold's are no choices.
+
+    Choices joined by `or` are no list of all.
+    """
+    if answer.joiner == "or" and gold.joiner == "comma" and all(choice_of(item.node) for item in (*gold.items, *answer.items)):
+        return True
     if _half_labelled(answer):
         return not _half_labelled(gold)
     named = any(labelled(item.node) or choice_of(item.node) for item in gold.items)

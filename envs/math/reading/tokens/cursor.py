@@ -36,6 +36,7 @@ class Cursor:
         self.angles = False  # inside <...>: a `>` closes
         self.lettered = False  # the answer begins with the letter of a choice
         self.integrals = 0  # inside an integral: a `d` before a letter ends the integrand
+        self.approaching = False  # below a limit: a sign may be the side from which it is approached
         self.bound: frozenset[str] = frozenset()  # indices of sums: `i` is a variable there
         self.nodes: dict[int, Node] = {}  # nodes that stand in the tokens already read, by place
         self._seen: set[str] = set()
@@ -67,11 +68,19 @@ class Cursor:
         self.take()
 
     def offers(self) -> bool:
-        """Return whether a parenthesis begins here that repeats the value in another form, as in `1/2 (or 0.5)`.
+        r"""Return whether a parenthesis begins here that repeats the value in another form, as in `1/2 (or 0.5)`.
 
-        A parenthesis such as `(or maybe 4)` consists of words and does not count.
+        A parenthesis such as `(or maybe 4)` consists of words and does not count. One with a percentage, as in `1/2 (50\%)`,
+        does at the end.
         """
-        return self.kind == "(" and self.ahead() == "or" and self.ahead(2) != "word" and self.at not in self.nodes
+        if self.kind != "(" or self.at in self.nodes:
+            return False
+        return (self.ahead() == "or" and self.ahead(2) != "word") or self.gives_percentage()
+
+    def gives_percentage(self) -> bool:
+        """Return whether a parenthesis begins here, after a space and at the end, that holds a percentage."""
+        kinds = tuple(self.ahead(places) for places in range(1, 5))
+        return self.tokens[self.at][2] and kinds == ("num", "%", ")", "end")
 
     def says_again(self) -> bool:
         """Return whether a parenthesis begins here that repeats the value after a sign of equality, as in `1/2 (= 0.5)`."""
