@@ -32,6 +32,9 @@ _LEFT = re.compile(
     rf"|(?:^|[\s$(\[])(?P<three>(?P<name>{_NAME}) ?= ?[-+]?[0-9.]{{1,20}}){_NOISE}{{0,8}},?{_NOISE}{{0,8}}(?P<join>{_JOIN})"
     rf"{_NOISE}{{0,8}}(?P=name) ?=){_NOISE}{{0,8}}(?:{_NAME} ?= ?)?\Z"
 )
+# All that `_LEFT` finds ends so. It looks at 120 places, and this at the few with such a word.
+_JOINED = re.compile(rf"(?:[Oo]r|and)[^A-Za-z0-9]{{0,24}}(?:{_NAME} ?= ?[^A-Za-z0-9]{{0,16}}){{0,2}}\Z")
+_NEAR = 72
 
 
 def rivals(text: str, box: Box) -> BoxRow | None:
@@ -39,8 +42,8 @@ def rivals(text: str, box: Box) -> BoxRow | None:
     inside = box.content(text)
     if _CHOICE.fullmatch(inside):  # `\boxed{C}, 5` and `5, or \boxed{C}` say what C stands for
         return None
-    left = _LEFT.search(("\n" if box.start <= _REACH else "") + text[max(0, box.start - _REACH) : box.start])
-    if left:
+    near = _JOINED.search(text[max(0, box.start - _NEAR) : box.start])
+    if near and (left := _LEFT.search(("\n" if box.start <= _REACH else "") + text[max(0, box.start - _REACH) : box.start])):
         joiner: Literal["or", "and"] = "or" if left["or"] or "or" in (left["join"] or "").lower() else "and"
         return BoxRow((left["one"] or left["two"] or left["three"], inside), joiner, False, box, True)
     right = _RIGHT.match(text, box.after, box.after + _REACH)
