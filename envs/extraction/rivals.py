@@ -35,6 +35,8 @@ _LEFT = re.compile(
 # All that `_LEFT` finds ends so. It looks at 120 places, and this at the few with such a word.
 _JOINED = re.compile(rf"(?:[Oo]r|and)[^A-Za-z0-9]{{0,24}}(?:{_NAME} ?= ?[^A-Za-z0-9]{{0,16}}){{0,2}}\Z")
 _NEAR = 72
+_NAMED_BEFORE = re.compile(rf"(?<![A-Za-z\\])({_NAME}) ?= ?[ $*]{{0,4}}\Z")
+_NAMED = re.compile(rf"({_NAME}) ?=")
 
 
 def rivals(text: str, box: Box) -> BoxRow | None:
@@ -48,5 +50,8 @@ def rivals(text: str, box: Box) -> BoxRow | None:
         return BoxRow((left["one"] or left["two"] or left["three"], inside), joiner, False, box, True)
     right = _RIGHT.match(text, box.after, box.after + _REACH)
     if right is None:
+        return None
+    names = _NAMED_BEFORE.search(text[max(0, box.start - _NEAR) : box.start]), _NAMED.match(right["value"])
+    if names[0] and names[1] and names[0][1] != names[1][1]:  # `x = \boxed{6}, y = 7`: another unknown
         return None
     return BoxRow((inside, right["value"]), "and" if "and" in (right["join"] or "").lower() else "or", False, box, True)
