@@ -205,7 +205,7 @@ class Engine:
         if errors:
             if any(error.retryable for error in errors) and not verdict.final and self._again(job):
                 return
-            for error in errors:
+            for error in () if self._closed else errors:  # closing is no failure to be warned of
                 self._log.warn(name, error.kind, f"no score ({error.kind}): {error.message}")
         if verdict.cacheable:
             self._keep(job, verdict.scores)

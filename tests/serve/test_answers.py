@@ -102,6 +102,9 @@ def test_a_configuration_file_names_its_mistakes(
     path.write_text("environments: [{environment: math, options: {nothing: 1}}]\n")
     assert main(["serve", "--config", str(path), "--limit", "drain_s=3"]) == 2
     assert "unknown field 'nothing'" in capsys.readouterr().err
+    path.write_text("environments: [math]\nlimits:\n  drain_s: 3\n")
+    assert main(["serve", "--config", str(path), "--limit", "drain_s=-1"]) == 2
+    assert capsys.readouterr().err.startswith("error: --limit drain_s: "), "not the file's line, which is fine"
 
 
 def test_a_taken_port(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

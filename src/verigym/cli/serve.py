@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,4 +72,6 @@ def serve(
     whole = {**document.fields, **given}
     if limits:
         whole["limits"] = {**(document.fields.get("limits") or {}), **limits}
-    return run(checked(ServiceSettings, whole, document))
+    flags = {(name,): "--env" if name == "environments" else f"--{name.replace('_', '-')}" for name in given}
+    places = {**document.places, **flags, **{("limits", name): f"--limit {name}" for name in limits}}
+    return run(checked(ServiceSettings, whole, replace(document, places=places)))

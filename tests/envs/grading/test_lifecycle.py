@@ -19,7 +19,7 @@ from verigym.envs.grading import Grader
 SUPPORT = str(Path(__file__).parents[1] / "support")
 
 
-def test_close_leaves_no_process_thread_or_open_item():
+def test_close_leaves_no_process_thread_or_open_item(caplog: pytest.LogCaptureFixture):
     env = ScriptedEnvironment()
     held = Held()
     grader = Grader(env, workers=2)
@@ -31,6 +31,7 @@ def test_close_leaves_no_process_thread_or_open_item():
     assert held.new_children() == set()
     assert held.new_threads() == set()
     assert [f.result(timeout=0).error.kind for f in futures] == ["unavailable"] * 5
+    assert "closed" not in caplog.text
     grader.close()
 
 
