@@ -43,7 +43,7 @@ def serve(
     Exit code: 0 all accepted items were graded, 1 some were not graded in time, 2 a mistake in the call.
     """
     from verigym.cli.common.values import pairs, validated
-    from verigym.datasets_cfg.yamlfile import checked, read_document
+    from verigym.datasets_cfg.yamlfile import Loc, checked, read_document
     from verigym.envs import UsageError
     from verigym.serve.server import serve as run
     from verigym.serve.settings import ServiceSettings
@@ -72,6 +72,9 @@ def serve(
     whole = {**document.fields, **given}
     if limits:
         whole["limits"] = {**(document.fields.get("limits") or {}), **limits}
-    flags = {(name,): "--env" if name == "environments" else f"--{name.replace('_', '-')}" for name in given}
-    places = {**document.places, **flags, **{("limits", name): f"--limit {name}" for name in limits}}
+    places: dict[Loc, str] = dict(document.places)
+    for name in given:
+        places[name,] = "--env" if name == "environments" else f"--{name.replace('_', '-')}"
+    for name in limits:
+        places["limits", name] = f"--limit {name}"
     return run(checked(ServiceSettings, whole, replace(document, places=places)))
