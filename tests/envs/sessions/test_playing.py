@@ -34,7 +34,8 @@ TOOL_TEXTS = [
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_episode_is_that_of_run_episode(workers: int) -> None:
-    with Sessions({"talk": TALK, TOOLS.name: TOOLS}, workers=workers) as sessions:
+    # The first turn with tools starts a sandbox, for which a very busy machine may need more than the usual half minute.
+    with Sessions({"talk": TALK, TOOLS.name: TOOLS}, workers=workers, timeout_s=300) as sessions:
         for env, prompt, texts in (
             (TALK, TASK, ["hello", "a\ud800b", "DONE"]),
             (TALK, TASK, ["hello"] * 5),
@@ -205,7 +206,7 @@ def test_a_saved_episode_goes_on() -> None:
 def test_a_saved_episode_with_tools_goes_on() -> None:
     whole = undisturbed(TOOLS, SUM, TOOL_TEXTS)
     upto = max(number for number, turn in enumerate(whole.turns) if turn.role == "assistant")
-    with Sessions({TOOLS.name: TOOLS}, workers=1) as sessions:
+    with Sessions({TOOLS.name: TOOLS}, workers=1, timeout_s=300) as sessions:
         assert play_on(sessions.open(SUM, "0", turns=whole.turns[:upto]), SUM, TOOL_TEXTS[3:]).outcome == whole.outcome
 
 
@@ -230,7 +231,7 @@ def test_mistakes() -> None:
 
 def test_the_transcript_of_a_turn_can_be_kept() -> None:
     """What a worker read is a turn of the contract, with its calls."""
-    with Sessions({TOOLS.name: TOOLS}, workers=1) as sessions:
+    with Sessions({TOOLS.name: TOOLS}, workers=1, timeout_s=300) as sessions:
         answer = sessions.open(SUM, "0").turn(TOOL_TEXTS[0]).result()
     assert [(one.name, one.fault) for one in answer.turn.calls] == [("calculator", None), ("nothing", "unknown")]
     assert Turn.model_validate_json(answer.turn.model_dump_json()) == answer.turn
