@@ -116,6 +116,14 @@ def samples(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "out/samples.jsonl").read_text().splitlines()]
 
 
+def lives(folder: Path) -> int:
+    """Return how often a run was started, restarts after a kill included.
+
+    torchrun does not tell it well: it names the process whose end it saw first, be it the killed one or one that missed it.
+    """
+    return len(json.loads((folder / "out/run.json").read_text())["starts"])
+
+
 def rewound(source: Path, target: Path, step: int, model: Path, **changes: Any) -> Path:
     """Copy a run as it was after so many steps and return its configuration."""
     shutil.copytree(source / "out", target / "out")
