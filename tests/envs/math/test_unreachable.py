@@ -134,11 +134,13 @@ for question, gold, completion in load_cases(*sys.argv[1:3]):
     texts.append((gold, completion[completion.rfind("{") + 1 :].rstrip("}")))
     texts.append((gold, gold))
 plain = [builtins.eval, builtins.exec, builtins.compile]
-for gold, answer in texts[:: max(1, len(texts) // 200)]:
+payloads = []
+for gold, answer in texts:
     try:
-        payload = wire.dumps(parse(gold), parse(answer))
+        payloads.append(wire.dumps(parse(gold), parse(answer)))
     except (ParseError, wire.WireError):
         continue
+for payload in payloads[:: max(1, len(payloads) // 100)]:
     for name in ("eval", "exec", "compile"):
         setattr(builtins, name, closed(name, getattr(builtins, name)))
     signal.setitimer(signal.ITIMER_REAL, 0.3)
@@ -192,7 +194,7 @@ def test_no_parser_of_sympy_or_math_verify_is_reached(symbolic: bool, usual: lis
 
 def test_the_worker_evaluates_no_text_either() -> None:
     found = [verdict for verdict, _ in run(WORKER)["verdicts"]]
-    assert len(found) > 60
+    assert len(found) >= 100
     assert {"same", "different"} <= set(found) <= {"same", "different", "unknown", "slow"}
 
 
