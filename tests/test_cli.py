@@ -5,9 +5,9 @@ import platform
 import re
 import subprocess
 import sys
-import time
 
 import pytest
+from patience import HANG_S, wait_for
 
 from verigym import cli, load
 from verigym.cli import main
@@ -26,7 +26,7 @@ def test_help_loads_nothing_heavy():
         "bad = {'torch', 'sympy', 'numpy', 'datasets', 'pyarrow', 'math_verify'} & set(sys.modules);"
         "assert not bad, bad"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL, timeout=HANG_S)
 
 
 def test_version_names_what_verdicts_depend_on(capsys):
@@ -169,12 +169,9 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
     out = tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "verigym", "grade", str(source), "--env", "math", "--out", str(out)]
     process = subprocess.Popen([*command, "--workers", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not out.exists() or not out.stat().st_size:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: out.exists() and out.stat().st_size, process)
     os.kill(process.pid, 2)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=HANG_S)
     assert process.returncode == 130
     assert error.splitlines()[-1] == "error: interrupted; resume by running the same command again"
     assert "Traceback" not in error
@@ -182,5 +179,5 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
 
 def test_output_into_a_closed_pipe(tmp_path):
     command = f"{sys.executable} -m verigym envs | true; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode in (0, 1) and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from needs import lack
+from patience import HANG_S
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.slow
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 def run(*command: str | Path, cwd: Path) -> str:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "VERIGYM"))}
-    done = subprocess.run([*map(str, command)], cwd=cwd, env=clean, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*map(str, command)], cwd=cwd, env=clean, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     return done.stdout
 
@@ -134,7 +135,7 @@ def test_pip_installs_a_small_core_that_grades(wheel: Path, tmp_path: Path) -> N
     # The versions that are tested, but not their dependencies: what the core needs is for pip to find out.
     pins = [argument for name in ("constraints.txt", "lock.txt") for argument in ("--constraint", ROOT / name)]
     pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "-qq", "--retries", "1", *pins, wheel]
-    done = subprocess.run([*map(str, pip)], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([*map(str, pip)], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
     if done.returncode:
         lack("packages", f"pip cannot install the core: {done.stderr.strip().rpartition(chr(10))[2][:200]}")
     names = {path.name.split("-")[0].lower() for path in site.glob("*.dist-info")}
@@ -150,14 +151,14 @@ def test_pip_installs_a_small_core_that_grades(wheel: Path, tmp_path: Path) -> N
     (tmp_path / "in.parquet").write_bytes(b"PAR1")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     grade = [command, "grade", "in.parquet", "--env", "math", "--out", "other.jsonl"]
-    done = subprocess.run([*map(str, grade)], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*map(str, grade)], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=HANG_S)
     assert (done.returncode, done.stderr.endswith("; pip install 'verigym[data]'\n")) == (2, True), done.stderr
 
 
 def test_its_types_are_seen(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text('import verigym\nreveal_type(verigym.load("math").name)\nverigym.load(3)\n')
     mypy = [sys.executable, "-m", "mypy", "--python-executable", str(installed / "bin/python"), "user.py"]
-    done = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
     assert 'Revealed type is "str"' in done.stdout.replace("builtins.", ""), done.stdout
     assert '"load" has incompatible type "int"; expected "str"' in done.stdout
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from needs import needs
+from patience import HANG_S
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,7 +22,7 @@ def run(page: str, name: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     (folder / "example.py").write_text(example)  # a file, for what starts processes imports it again
     command = [sys.executable, "example.py"] if language == "python" else ["bash", "-euo", "pipefail", "-c", example]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_S)
 
 
 @pytest.mark.slow
@@ -68,7 +69,7 @@ def test_an_environment_without_tasks_of_its_own_is_checked_with_its_examples(tm
         (tmp_path / f"{name}.py").write_text(source)
     command = [Path(sys.executable).parent / "verigym", "check"]
     runs = [
-        subprocess.run([*command, f"{name}:Backwards"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        subprocess.run([*command, f"{name}:Backwards"], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
         for name in ("without", "given")
     ]
     assert runs[0].returncode == 2 and "give it `examples()`" in runs[0].stderr, runs[0].stdout + runs[0].stderr
@@ -95,7 +96,7 @@ def test_many_runs_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", ["format", "shaping", "match", "procedural", "process", "program_of_thought"])
 def test_the_first_example_of_a_page_runs_as_it_is_copied(page: str, tmp_path: Path) -> None:
     example, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
 
 

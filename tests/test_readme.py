@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from needs import needs
+from patience import HANG_S
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -29,7 +30,7 @@ def run(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "example.py"]
     else:
         command = ["bash", "-euo", "pipefail", "-c", text]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_S)
 
 
 def test_every_use_has_an_example() -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "benchmarks/verdicts.py"
@@ -17,7 +18,7 @@ PANELS = "code_fences,extract,math_parse,shaping"
 def run(seed: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), "--panels", PANELS, "--texts", "0", "--hostile", "0", "--no-sandbox", *arguments]
     environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False, env=environment)
 
 
 def test_every_file_of_cases_has_a_reader() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+from patience import HANG_S
 
 from verigym.cli import main
 
@@ -140,7 +141,7 @@ def test_an_interrupt_shows_what_is_there(tmp_path):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.2)
     os.kill(process.pid, signal.SIGINT)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=HANG_S)
     assert process.returncode == 130, error
     assert "0 of 200" in out and "1.0000" in out
     assert error.splitlines()[-1] == "error: interrupted after 200 cases; the figures are theirs"

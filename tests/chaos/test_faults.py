@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from needs import lack
+from patience import HANG_S
 from processes import below, send
 from warm_python import warm_python
 
 from verigym.cli import main
 
 RUNNER = Path(__file__).parent / "support/run_with_fault.py"
-SECONDS = 300
 STEPS = 8
 
 
@@ -59,7 +59,7 @@ def configured(folder: Path, model: Path, **changed: Any) -> Path:
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*warm_python(), *command], capture_output=True, text=True, timeout=SECONDS)
+    return subprocess.run([*warm_python(), *command], capture_output=True, text=True, timeout=HANG_S)
 
 
 def end(output: Path) -> tuple[str, list[int]]:
@@ -124,7 +124,7 @@ def test_a_disk_that_is_really_full_costs_no_step(
     disk_use = sum(path.stat().st_size for path in left_alone.rglob("*") if path.is_file())
     variables = {**os.environ, **{name: str(place) for name, place in places.items()}, "SIZE": str(int(share * disk_use))}
     done = subprocess.run(
-        [*alone, "bash", "-c", ON_A_SMALL_DISK], env=variables, capture_output=True, text=True, timeout=SECONDS
+        [*alone, "bash", "-c", ON_A_SMALL_DISK], env=variables, capture_output=True, text=True, timeout=HANG_S
     )
     if done.returncode == 99:
         lack("kernel", f"no file system can be mounted here: {done.stderr}")

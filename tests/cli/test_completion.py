@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from needs import needs
+from patience import HANG_S
 from terminals import environment, verigym
 
 from verigym.cli import main
@@ -121,19 +122,19 @@ def test_bash_with_the_script_that_is_installed(tmp_path: Path) -> None:
     (tmp_path / "bin/verigym").chmod(0o755)
     variables = environment(HOME=str(tmp_path), PATH=f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     command = "verigym --install-completion; true"
-    done = subprocess.run(["bash", "-c", command], env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", command], env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
     assert "bash completion installed in" in done.stdout, done.stdout + done.stderr
     program = (
         "source ~/.bashrc; COMP_WORDS=(verigym check mat); COMP_CWORD=2; _verigym_completion verigym; "
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", program], env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", program], env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
     assert done.stdout.split() == ["match", "math"], done.stdout + done.stderr
 
 
 @needs("bash")
 def test_the_script_has_our_name_however_the_command_is_started(tmp_path: Path) -> None:
     command = f"{' '.join(verigym('--show-completion'))}; true"
-    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True, timeout=HANG_S)
     assert "complete -o default -F _verigym_completion verigym" in done.stdout, done.stdout + done.stderr
     assert "_VERIGYM_COMPLETE=complete_bash" in done.stdout

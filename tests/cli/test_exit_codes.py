@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from patience import HANG_S, wait_for
 from terminals import environment, verigym
 
 from verigym.exit_codes import ExitCode
@@ -43,7 +43,7 @@ loggers: []
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(verigym(*arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=300)
+    return subprocess.run(verigym(*arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=HANG_S)
 
 
 def write(path: Path, *rows: dict[str, str]) -> None:
@@ -78,12 +78,9 @@ def none_scored(folder: Path) -> int:
 def stopped(folder: Path, command: list[str], begun: Callable[[], bool], number: signal.Signals) -> int:
     process = subprocess.Popen(verigym(*command), cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 240
-        while not begun():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(begun, process)
         process.send_signal(number)
-        _, error = process.communicate(timeout=240)
+        _, error = process.communicate(timeout=HANG_S)
     finally:
         process.kill()
         process.wait()

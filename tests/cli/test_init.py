@@ -11,6 +11,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 import verigym.envs.registry as registry
 from verigym.cli import main
@@ -22,7 +23,7 @@ SRC = Path(__file__).parents[2] / "src"
 def run(*command: str | Path, cwd: Path) -> str:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "VERIGYM"))}
     clean["OMP_NUM_THREADS"] = "1"
-    done = subprocess.run([*map(str, command)], cwd=cwd, env=clean, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*map(str, command)], cwd=cwd, env=clean, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 

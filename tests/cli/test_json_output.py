@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from commands import Path as Words
 from commands import commands, flags
+from patience import HANG_S
 from scale_runs import write_run
 from terminals import environment, verigym
 
@@ -233,7 +234,7 @@ class Loud(BaseEnvironment[Reference, Options]):
 def test_what_others_write_is_not_in_it(work: Path) -> None:
     (work / "loud.py").write_text(LOUD)
     command = verigym("grade", "rows.jsonl", "--env", "loud:Loud", "--workers", "0", "--json")
-    done = subprocess.run(command, cwd=work, env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=work, env=environment(), capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0 and json.loads(done.stdout)["n"] == 3, done.stdout + done.stderr
     assert done.stdout.count("\n") == 1 and done.stderr.count("LOUD") == 9
 
@@ -241,7 +242,7 @@ def test_what_others_write_is_not_in_it(work: Path) -> None:
 @pytest.mark.slow
 def test_a_reader_that_is_gone(work: Path) -> None:
     command = f"{' '.join(verigym('envs', '--json'))} | true; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode in (0, 1) and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
 
 

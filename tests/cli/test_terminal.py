@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from commands import Path as Words
 from commands import commands
+from patience import HANG_S
 from rich.table import Table
 from rich.text import Text
 from terminals import ESCAPE, environment, on_a_terminal, verigym
@@ -62,7 +63,7 @@ def test_colours_elsewhere(name: str, work: Path) -> None:
 def test_no_escape_code_in_pipes(name: str, work: Path) -> None:
     """Of a CI system too, for which typer by itself writes colours into pipes."""
     variables = environment(TERM="xterm-256color", GITHUB_ACTIONS="true")
-    done = subprocess.run(verigym(*SHOWN[name]), cwd=work, env=variables, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(verigym(*SHOWN[name]), cwd=work, env=variables, capture_output=True, text=True, timeout=HANG_S)
     assert (done.stdout + done.stderr).strip() and ESCAPE not in done.stdout + done.stderr
 
 
@@ -71,7 +72,7 @@ def test_force_color_in_a_pipe(work: Path) -> None:
     command = verigym("--help")
     for more, expected in ({}, True), ({"NO_COLOR": "1"}, False):
         variables = environment(TERM="xterm-256color", FORCE_COLOR="1", **more)
-        done = subprocess.run(command, cwd=work, env=variables, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=work, env=variables, capture_output=True, text=True, timeout=HANG_S)
         assert (ESCAPE in done.stdout) is expected
 
 

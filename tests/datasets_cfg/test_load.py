@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_S
 
 from verigym import UsageError
 from verigym.datasets_cfg import load
@@ -144,7 +145,7 @@ def test_missing_splits_and_files(make, tmp_path):
 def test_a_hub_out_of_reach_is_one_line():
     program = "from verigym.datasets_cfg import load\ntry: load('gsm8k', 'test')\nexcept ValueError as error: print(error)\n"
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=HANG_S)
     assert done.stderr == "" and done.stdout.count("\n") == 1
     assert "cannot be read from the hub (openai/gsm8k)" in done.stdout
     assert "pass --data-dir DIR to read DIR/gsm8k/test.jsonl.gz" in done.stdout
@@ -152,7 +153,7 @@ def test_a_hub_out_of_reach_is_one_line():
 
 def test_import_is_light():
     program = "import sys, verigym.datasets_cfg; assert not {'datasets', 'torch', 'pyarrow', 'sympy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG_S)
 
 
 @pytest.mark.parametrize(

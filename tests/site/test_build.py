@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import yaml
 from needs import require
+from patience import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -70,7 +71,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
         str(folder),
     ]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html") if path.name != "404.html"}
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from patience import HANG_S
 from runs import rows, run, settings, weights
 
 from verigym.trainer.checkpoints.run_record import command_line
@@ -133,7 +134,7 @@ def interrupt(
             assert time.monotonic() < deadline
             time.sleep(0.002)
         (os.killpg if group else os.kill)(process.pid, number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANG_S)
     finally:
         process.kill()
         process.wait()
@@ -167,7 +168,7 @@ def test_asked_to_stop_it_ends_the_step_and_the_same_command_goes_on(
     assert f"stopped after step {done} of 30" in stopped.stderr
     assert rows(tmp_path / "stopped")[-1]["step"] == done
 
-    resumed = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    resumed = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert resumed.returncode == 0, resumed.stderr
     assert f"final model: {tmp_path / 'stopped/final'}\n" in resumed.stdout
     assert weights(tmp_path / "stopped/final") == weights(tmp_path / "whole/final") != weights(letters_model)

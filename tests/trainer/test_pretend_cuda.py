@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from needs import needs
+from patience import HANG_S
 from runs import rows, run, settings
 
 from verigym.trainer.gpu_check.configurations import CONFIGURATIONS, FIGURES
@@ -43,7 +44,7 @@ MIXED: Mapping[str, Mapping[str, Any]] = {
 def run_pretending(runs: Sequence[Mapping[str, Any]], folder: Path) -> list[dict[str, Any]]:
     path = folder / "configs.json"
     path.write_text(json.dumps(list(runs)))
-    done = subprocess.run([sys.executable, str(SCRIPT), str(path)], capture_output=True, text=True, timeout=900)
+    done = subprocess.run([sys.executable, str(SCRIPT), str(path)], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr[-2000:]
     found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import HANG_S
 from warm_python import warm_python
 
 SCRIPT = Path(__file__).parent.parent / "support/run_letters.py"
@@ -73,7 +74,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) 
     folder = tmp_path_factory.mktemp("whole")
     # As users start it, so that it hashes strings otherwise than the runs that are compared with it.
     whole = [sys.executable, *command(folder, model_folder)[len(warm_python()) :]]
-    subprocess.run(whole, check=True, capture_output=True, timeout=600)
+    subprocess.run(whole, check=True, capture_output=True, timeout=HANG_S)
     return folder
 
 
@@ -105,7 +106,7 @@ def test_killed_at_any_step_it_ends_with_the_same_bytes(
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert not (tmp_path / "out/final").exists()
-    subprocess.run(run, check=True, capture_output=True, timeout=600)
+    subprocess.run(run, check=True, capture_output=True, timeout=HANG_S)
     assert weights(tmp_path) == weights(uninterrupted)
     assert metrics(tmp_path) == metrics(uninterrupted)
 
@@ -115,12 +116,12 @@ def test_killed_before_the_first_step_that_asks_for_one_it_resumes_from_a_checkp
     uninterrupted: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     run = command(tmp_path, model_folder, "renamed", checkpoint_every=100, checkpoint_minutes=1e-6)
-    died = subprocess.run(run, capture_output=True, timeout=600)
+    died = subprocess.run(run, capture_output=True, timeout=HANG_S)
     assert died.returncode == -signal.SIGKILL, died.stderr[-500:]
     found = [path for path in (tmp_path / "out/checkpoints").iterdir() if path.name.startswith("step-")]
     states = {path.name: json.loads((path / "state.json").read_text())["by_time"] for path in found}
     assert states and all(states.values())
-    again = subprocess.run(run[:-1], check=True, capture_output=True, text=True, timeout=600)
+    again = subprocess.run(run[:-1], check=True, capture_output=True, text=True, timeout=HANG_S)
     assert "resuming from step" in again.stderr and "starting again" not in again.stderr
     assert weights(tmp_path) == weights(uninterrupted)
     assert metrics(tmp_path) == metrics(uninterrupted)
@@ -129,7 +130,7 @@ def test_killed_before_the_first_step_that_asks_for_one_it_resumes_from_a_checkp
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["tensors", "manifest", "renamed"])
 def test_killed_while_a_checkpoint_is_written(moment: str, uninterrupted: Path, model_folder: Path, tmp_path: Path) -> None:
-    died = subprocess.run(command(tmp_path, model_folder, moment), capture_output=True, timeout=600)
+    died = subprocess.run(command(tmp_path, model_folder, moment), capture_output=True, timeout=HANG_S)
     assert died.returncode == -signal.SIGKILL, died.stderr[-500:]
     found = sorted(path.name for path in (tmp_path / "out/checkpoints").iterdir())
     expected = {
@@ -138,5 +139,5 @@ def test_killed_while_a_checkpoint_is_written(moment: str, uninterrupted: Path, 
         "renamed": ["step-00000002", "step-00000004", "step-00000006"],
     }
     assert found == expected[moment]
-    subprocess.run(command(tmp_path, model_folder), check=True, capture_output=True, timeout=600)
+    subprocess.run(command(tmp_path, model_folder), check=True, capture_output=True, timeout=HANG_S)
     assert weights(tmp_path) == weights(uninterrupted)

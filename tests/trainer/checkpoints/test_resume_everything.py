@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from parts import ENVIRONMENTS
+from patience import HANG_S
 
 from verigym.trainer.config.run import build_config
 from verigym.trainer.loop import train
@@ -151,7 +152,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
     path.write_text(json.dumps(settings(tmp_path, model_folder, overlap)))
     killed = moments(KILLS, "everything")
     command = [sys.executable, str(SCRIPT), str(path), json.dumps(killed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert json.loads(done.stdout) == [-signal.SIGKILL] * KILLS + [0], (killed, done.stderr[-800:])
     found = state(tmp_path)
     for name, value in whole.items():

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import torch
 from letters import LettersEnvironment
+from patience import HANG_S
 from run_together import compute_exactly, run_all
 from safetensors.torch import load_file
-from together import MASKED, SECONDS, STEPS, distance, launch, lives, metrics, rewound, samples, settings, weights
+from together import MASKED, STEPS, distance, launch, lives, metrics, rewound, samples, settings, weights
 
 from verigym.cli import main
 from verigym.envs.contract.errors import UsageError
@@ -198,6 +199,6 @@ def test_the_quickstart_is_for_one_process(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_the_command_line_is_a_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "verigym", "train", "--help"], capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run([sys.executable, "-m", "verigym", "train", "--help"], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0
     assert "--config" in done.stdout

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 from run_together import compute_exactly, run_all
-from together import SECONDS, SUPPORT, distance, metrics, settings
+from together import SUPPORT, distance, metrics, settings
 
 from tests.support.needs import lack, needs
 
@@ -61,7 +62,7 @@ def test_two_nodes_do_what_one_process_does(shard: str, machines: tuple[str, str
         variables = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": name, "PYTHONPATH": os.pathsep.join(sys.path)}
         running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables))
     try:
-        told = [process.communicate(timeout=SECONDS)[1] for process in running]
+        told = [process.communicate(timeout=HANG_S)[1] for process in running]
     finally:
         for process in running:
             process.terminate()  # torchrun ends its processes

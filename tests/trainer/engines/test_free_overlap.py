@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from named_policies import check_named_policies
+from patience import HANG_S
 from runs import LETTERS, rows, settings
 from small_server import SmallServer, small_server
 
@@ -34,7 +36,7 @@ def free(model: Path, output: Path, *servers: SmallServer, **more: Any) -> dict[
         "engine": "vllm-server",
         "vllm_urls": [server.url for server in servers],
         "vllm_requests": 4,
-        "vllm_wait_s": 30.0,
+        "vllm_wait_s": HANG_S,
         "overlap": "free",
         "steps": STEPS,
         "threads": 1,
@@ -82,11 +84,11 @@ def test_stale_groups_are_dropped_and_replaced(letters_model: Path, tmp_path: Pa
 
         async def hang() -> None:
             if all(server.receiver.version is not None for server in servers) or len(started) > 1:
-                for _ in range(6000):
-                    if one.asked + other.asked >= 6 * 16:
-                        return
+                end = time.monotonic() + HANG_S
+                while one.asked + other.asked < 6 * 16:
+                    assert time.monotonic() < end, "nothing was sampled meanwhile"
                     await asyncio.sleep(0.01)
-                raise AssertionError("nothing was sampled meanwhile")
+                return
             started.append(1)
 
         started: list[int] = []
@@ -104,22 +106,20 @@ def test_a_server_dies_and_comes_back(letters_model: Path, tmp_path: Path) -> No
     with small_server(model) as other:
         one = SmallServer(model)
         one.open()
-        port = int(one.url.rpartition(":")[2])
         one.tricks.extend([None] * 20 + ["die"])
         config = build_config(free(letters_model, tmp_path / "out", one, other, vllm_wait_s=0.5), "test")
 
         def revive() -> None:
             one.restart()
-            one.open(port)
+            one.open()
 
-        timer = threading.Thread(target=lambda: (died.wait(120), revive()))
+        timer = threading.Thread(target=lambda: (died.wait(HANG_S), revive()))
         died = threading.Event()
         close = one.close
 
-        def closed() -> int:
-            found = close()
+        def closed() -> None:
+            close()
             died.set()
-            return found
 
         one.close = closed  # type: ignore[method-assign]
         timer.start()
@@ -190,7 +190,7 @@ def test_the_stream_keeps_its_bounds() -> None:
     first = stream.take(6, 1, lambda: False)
     assert first.metrics == {"number": 5, "stale_groups": 0, "staleness": 1, "staleness_max": 1}
     assert stream.position == Position(6, {"a": 5}, {"state": 5}), "not where the sampling is, but what was taken"
-    ready.wait(60)
+    ready.wait(HANG_S)
     assert stream.take(8, 1, lambda: False).metrics["stale_groups"] == 2, "batch 6 is too old, batch 7 is not"
     assert stream.take(8, 1, lambda: False).metrics["staleness_max"] == 0
     assert stream.take(8, 1, lambda: False).metrics == {"number": 9, "stale_groups": 0, "staleness": -1, "staleness_max": -1}

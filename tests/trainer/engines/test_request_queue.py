@@ -6,6 +6,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from patience import HANG_S
+
 from verigym.trainer.engines.base import Generated, Request
 from verigym.trainer.engines.vllm.client import Client, ServerStatus, ServerUnreachable
 from verigym.trainer.engines.vllm.fleet import Fleet
@@ -48,10 +50,10 @@ def test_an_outage_costs_each_request_one_try_however_many_threads_idle() -> Non
     for thread in threads:
         thread.start()
     requests.put([OpenRequest(Request((0, number), (number,), ("key", number), 8), {}, 0) for number in range(2)])
-    found = [requests.answers.get(timeout=60).result for _ in range(2)]
+    found = [requests.answers.get(timeout=HANG_S).result for _ in range(2)]
     requests.close()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=HANG_S)
     fleet.close()
     assert sorted(one.token_ids for one in found if isinstance(one, Generated)) == [(0,), (1,)], found
     assert client.asked <= 4

@@ -77,12 +77,13 @@ def test_the_receiver_needs_no_torch() -> None:
 
 
 class Engine:
-    """An engine that cannot load, cannot empty its cache, or is slow."""
+    """An engine that cannot load, cannot empty its cache, or loads until it may end."""
 
     def __init__(self, broken: str) -> None:
         self.broken = broken
         self.paused = False
         self.loads = 0
+        self.may_end = asyncio.Event()
 
     async def pause_generation(self, mode: str) -> None:
         self.paused = True
@@ -93,7 +94,7 @@ class Engine:
     async def collective_rpc(self, method: str, kwargs: object) -> None:
         self.loads += 1
         if self.broken == "slow":
-            await asyncio.sleep(0.2)
+            await self.may_end.wait()
         if self.broken == "load":
             raise ValueError("shapes differ")
 
@@ -217,9 +218,11 @@ def test_a_load_that_is_asked_for_again_is_done_once() -> None:
     async def both() -> list[tuple[int, dict[str, Any]]]:
         await request(receiver, engine, "PUT", "/verigym/weights/new-1/a.safetensors", b"x")
         first = asyncio.create_task(request(receiver, engine, *load))
-        await asyncio.sleep(0.05)
+        while not engine.loads:
+            await asyncio.sleep(0)
         # The trainer gave up waiting, and sends everything again.
         await request(receiver, engine, "PUT", "/verigym/weights/new-1/a.safetensors", b"x")
+        engine.may_end.set()
         return [await first, await request(receiver, engine, *load), await request(receiver, engine, *load)]
 
     state = {"boot": receiver.boot, "version": "new-1"}

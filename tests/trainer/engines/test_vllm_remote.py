@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from letters import LettersEnvironment
+from patience import HANG_S, wait_for
 from small_server import SmallServer, small_server
 
 from verigym.envs.contract.errors import UsageError
@@ -44,8 +45,8 @@ def engine_for(policy: Any, codec: Codec, *servers: SmallServer, **more: Any) ->
         "dtype": "fp32",
         "weights_dir": None,
         "requests": 4,
-        "timeout_s": 20.0,
-        "wait_s": 10.0,
+        "timeout_s": HANG_S,
+        "wait_s": HANG_S,
         "retries": 5,
         **more,
     }
@@ -120,12 +121,12 @@ def test_a_server_that_is_away_is_waited_for(policy: Any, codec: Codec, caplog: 
     server.open()
     engine = engine_for(policy, codec, server)
     engine.sync()
-    port = server.close()
+    server.close()
 
     def come_back() -> None:
-        time.sleep(0.7)
+        wait_for(lambda: "waiting for it" in caplog.text)
         server.restart()
-        server.open(port)
+        server.open()
 
     thread = threading.Thread(target=come_back)
     thread.start()
@@ -134,7 +135,6 @@ def test_a_server_that_is_away_is_waited_for(policy: Any, codec: Codec, caplog: 
     finally:
         thread.join()
         server.close()
-    assert "waiting for it" in caplog.text
     assert "is back" in caplog.text
 
 
@@ -176,11 +176,25 @@ def test_the_run_stops_where_a_server_stays_away(policy: Any, codec: Codec) -> N
         engine.sync()
 
 
-@pytest.mark.slow
 def test_a_load_longer_than_the_timeout_is_waited_for_and_done_once(policy: Any, codec: Codec) -> None:
+    """It ends when it is asked for again; `wait_s` is shorter than the time-out, and counts from the first failure."""
     with small_server(policy) as server:
-        server.engine.load_s = 2.5
-        engine = engine_for(policy, codec, server, timeout_s=1.5, wait_s=1.4)
+        engine = engine_for(policy, codec, server, wait_s=0.1)
+        client = engine.servers[0].client
+        load, asked = client.load, threading.Semaphore(0)
+
+        def short_then_long(*given: Any, **how: Any) -> None:
+            client.timeout_s = HANG_S if server.engine.calls else 0.3
+            asked.release()
+            load(*given, **how)
+
+        async def asked_again() -> None:
+            for _ in range(2):
+                while not asked.acquire(blocking=False):
+                    await asyncio.sleep(0.01)
+
+        client.load = short_then_long  # type: ignore[method-assign]
+        server.engine.before_load = asked_again
         engine.sync()
         assert server.engine.calls.count("reload_weights") == 1
         assert server.receiver.version == f"{engine.run}-1"
@@ -278,6 +292,7 @@ def test_a_run_goes_on_from_its_checkpoint_when_the_server_is_back(policy: Any, 
         train(build_config(fields, "test"), {"letters": LettersEnvironment()})
     assert (tmp_path / "out/checkpoints/step-00000002/state.json").exists()
     server.restart()
+    server.move()
     server.open()
     try:  # at another address, too
         train(build_config({**fields, "vllm_urls": [server.url]}, "test"), {"letters": LettersEnvironment()})

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from chats import ChatEnvironment, chatting_model
+from patience import HANG_S, wait_for
 from small_server import SmallServer, small_server
 
 from verigym.envs import UsageError
@@ -38,7 +39,7 @@ def parts() -> tuple[Any, Codec]:
 
 
 def engine_for(parts: tuple[Any, Codec], *servers: SmallServer, **more: Any) -> VllmServerEngine:
-    arguments: dict[str, Any] = {"requests": 3, "timeout_s": 20.0, "wait_s": 20.0, "retries": 5, **more}
+    arguments: dict[str, Any] = {"requests": 3, "timeout_s": HANG_S, "wait_s": HANG_S, "retries": 5, **more}
     urls = [server.url for server in servers]
     OPEN.append(VllmServerEngine(*parts, urls=urls, api_key=None, dtype="fp32", weights_dir=None, **arguments))
     OPEN[-1].sync()
@@ -104,7 +105,6 @@ def test_while_a_server_is_away_the_other_takes_its_episodes(parts: tuple[Any, C
     with small_server(model, max_model_len=256) as other:
         one = SmallServer(model, max_model_len=256)
         one.open()
-        port = int(one.url.rpartition(":")[2])
         engine = engine_for(parts, one, other)
         expected = [group.episodes for group in roll(engine, codec, order)]
         del one.prompts[:], other.prompts[:]
@@ -114,10 +114,10 @@ def test_while_a_server_is_away_the_other_takes_its_episodes(parts: tuple[Any, C
         assert len(one.prompts) == 8, "six first turns, two later ones"
         assert {1} in turns_by_server(groups, [one, other])
         one.restart()
-        one.open(port)
+        one.open()
         try:
             engine.sync()  # as after the next update
-            until(lambda: not engine.fleet.out)
+            wait_for(lambda: not engine.fleet.out)
             assert [group.episodes for group in roll(engine, codec, order)] == expected
             assert len(one.prompts) > 8, "it is asked again"
         finally:
@@ -149,13 +149,6 @@ def test_a_server_that_keeps_failing_stops_the_run(parts: tuple[Any, Codec]) -> 
             play(engine, ["a", "b"])
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "it did not come about in a minute"
-        time.sleep(0.01)
-
-
 def test_a_server_that_stays_away_ends_nothing_while_another_is_well(
     parts: tuple[Any, Codec], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,7 +157,7 @@ def test_a_server_that_stays_away_ends_nothing_while_another_is_well(
         one.open()
         engine = engine_for(parts, one, other, wait_s=0.3)
         assert len(play(engine, [None] * 4)) == 4
-        port = one.close()
+        one.close()
         for _ in range(3):
             assert len(play(engine, ["a", "b", "c", None])) == 4
             engine.sync()
@@ -172,9 +165,9 @@ def test_a_server_that_stays_away_ends_nothing_while_another_is_well(
         assert engine.metrics()["servers_failing"] == 1
         assert other.receiver.version == f"{engine.run}-4"
         one.restart()
-        one.open(port)
+        one.open()
         try:
-            until(lambda: not engine.fleet.out)
+            wait_for(lambda: not engine.fleet.out)
             assert one.receiver.version == f"{engine.run}-4", "it has the newest weights before it is asked"
             asked = one.asked
             assert len(play(engine, [None] * 8)) == 8 and one.asked > asked
@@ -221,14 +214,14 @@ def test_weights_are_pushed_to_all_servers_at_the_same_time(parts: tuple[Any, Co
             server.engine.before_load = meet(mine, others)
         engine = engine_for(parts, one, other)
         figures = engine.metrics()
-        assert 0 < figures["push_mb"] < 10 and 0 < figures["push_s"] < 60
+        assert 0 < figures["push_mb"] < 10 and 0 < figures["push_s"]
         assert set(engine.metrics()) == {"servers_failing"}, "there was no push since"
 
 
 def meet(mine: asyncio.Event, others: asyncio.Event) -> Callable[[], Awaitable[Any]]:
     async def meeting() -> None:
         mine.set()
-        await asyncio.wait_for(others.wait(), 60)
+        await asyncio.wait_for(others.wait(), HANG_S)
 
     return meeting
 
@@ -270,12 +263,21 @@ def test_published_weights_are_loaded_beside_the_sampling(parts: tuple[Any, Code
             if len(steps) == 10:
                 engine.publish(8)
 
-        requests = [Request((0, number), [5, 6, 7, number % 20], ("k", number), 4, None) for number in range(400)]
-        engine.play(requests, temperature=1.0, on_finished=finished)
-        assert len(steps) == 400 and set(steps) == {7, 8}
+        requests = [Request((0, number), [5, 6, 7, number % 20], ("k", number), 4, None) for number in range(80)]
+        later = [requests[60:]]
+
+        def arrivals(idle: bool) -> list[Request]:
+            """The last ones come when both servers have loaded."""
+            if not idle or not later:
+                return []
+            wait_for(lambda: len(loaded) == 2)
+            return later.pop()
+
+        engine.play(requests[:60], temperature=1.0, on_finished=finished, arrivals=arrivals)
+        assert len(steps) == 80 and set(steps) == {7, 8} and set(steps[60:]) == {8}
         assert loaded == [0, 0], "nothing was running on a server that loaded"
         assert one.receiver.version == other.receiver.version
-        assert one.asked + other.asked == 400, "nothing was asked twice"
+        assert one.asked + other.asked == 80, "nothing was asked twice"
 
 
 def running_ended(server: SmallServer, loaded: list[int]) -> Callable[[], Awaitable[Any]]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from needs import lack
+from patience import HANG_S
 from qwen_like import qwen_like_tokenizer
 from tokenizers import AddedToken
 
@@ -133,7 +134,7 @@ def play(conversation: Conversation, codec: Codec, opening: str) -> None:
 
 
 def run(command: Sequence[str], **more: Any) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, **more)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False, **more)
     if done.returncode:
         raise OSError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{command[0]} failed")
     return done.stdout

@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from patience import HANG_S
 from runs import settings, weights
 
 from verigym.trainer.rng import keyed_random
@@ -64,7 +65,7 @@ def samples(folder: Path) -> str:
 def whole(tmp_path_factory: pytest.TempPathFactory, letters_model: Path) -> Path:
     """A run that was left alone."""
     folder = tmp_path_factory.mktemp("whole")
-    subprocess.run(command(letters_model, folder), check=True, capture_output=True, timeout=180)
+    subprocess.run(command(letters_model, folder), check=True, capture_output=True, timeout=HANG_S)
     return folder
 
 
@@ -91,7 +92,7 @@ def terminated(run: list[str], log: Path, after: int, pause_s: float) -> tuple[i
         time.sleep(pause_s)
         process.send_signal(signal.SIGTERM)
         sent = time.monotonic()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=HANG_S)
         return process.returncode, err, time.monotonic() - sent
     finally:
         process.kill()
@@ -122,7 +123,7 @@ def test_sigterm_at_any_moment(attempt: int, whole: Path, letters_model: Path, t
     assert took_s < 30
     assert done == STEPS or not (tmp_path / "out/final").exists()
 
-    again = subprocess.run(run, capture_output=True, text=True, timeout=180)
+    again = subprocess.run(run, capture_output=True, text=True, timeout=HANG_S)
     assert again.returncode == 0, again.stderr
     assert weights(tmp_path / "out/final") == weights(whole / "out/final") != weights(letters_model)
     assert lines(tmp_path) == lines(whole)
@@ -137,5 +138,5 @@ def test_sigterm_while_torch_is_loaded(attempt: int, letters_model: Path, tmp_pa
     assert process.stderr.readline() == "loading torch and transformers\n"
     time.sleep(1.5 * keyed_random("SIGTERM while loading", SEED, attempt).random())
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=HANG_S)
     assert (process.returncode, err) == (143, "SIGTERM: stopped before the first step; go on with the same command\n")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from letters import LettersEnvironment, Nothing
+from patience import HANG_S
 from runs import settings, weights
 
 from verigym.envs import Completion, EnvironmentFailure, Prompt, Score
@@ -103,7 +104,7 @@ def test_a_group_is_judged_while_others_are_generated(tiny_model: Any, codec: Co
 
     def look(*given: Any) -> Any:
         # The last token of the last portion waits for a verdict: in vain, if none is given before generation has ended.
-        calls.append(environment.judged.wait(20) if len(calls) > LONGEST else environment.judged.is_set())
+        calls.append(environment.judged.wait(HANG_S) if len(calls) > LONGEST else environment.judged.is_set())
         return sample(*given)
 
     monkeypatch.setattr("verigym.trainer.engines.native.generate.sample", look)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from letters import LettersEnvironment
+from patience import HANG_S
 from tool_users import save_calling_model
 
 from verigym.envs import UsageError
@@ -120,7 +121,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(calling_model: Path,
     steps = sorted(draw.randint(0, STEPS - 2) for _ in range(KILLS))
     moments = [{"steps": step, "in_checkpoint": False, "delay_s": round(draw.uniform(0, 0.4), 4)} for step in steps]
     command = [sys.executable, str(SCRIPT), str(config), json.dumps(moments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert json.loads(done.stdout) == [-signal.SIGKILL] * KILLS + [0], (moments, done.stderr[-2000:])
     expected = state(whole)
     for name, value in state(tmp_path / "out").items():

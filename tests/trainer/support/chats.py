@@ -48,7 +48,7 @@ class Chat:
         self.said.append(turn.text)
         options = self.options
         if options.meet and self.seed.endswith("/0") and len(self.said) == 1:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 1800
             while not list(Path(options.meet).iterdir()):
                 if time.monotonic() > deadline:
                     raise TimeoutError("no other episode has ended")

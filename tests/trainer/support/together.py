@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from patience import HANG_S
 from safetensors.torch import load_file
 from warm_python import warm_python
 
 SUPPORT = Path(__file__).parent
 STEPS = 5
-SECONDS = 240
 
 
 def settings(folder: Path, model: Path, **changes: Any) -> Path:
@@ -88,7 +88,7 @@ def launch(
     variables = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
         try:
-            out, errors = process.communicate(timeout=SECONDS)
+            out, errors = process.communicate(timeout=HANG_S)
         except subprocess.TimeoutExpired:
             process.terminate()  # torchrun ends its processes; killed, it would leave them behind
             raise

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import os
+import socket
 import threading
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from patience import wait_for
 from safetensors.torch import load_file
 
 from verigym.trainer.engines.native.generate import generate
@@ -36,8 +40,6 @@ class SmallEngine:
                 parameter.zero_()  # so that only pushed weights can give the right completions
         self.lock = threading.Lock()
         self.calls: list[str] = []
-        self.load_s = 0.0
-        """How long it takes to load weights."""
         self.before_load: Callable[[], Awaitable[Any]] | None = None
         self.before_answer: Callable[[], None] | None = None
         """Called between the sampling and the answer."""
@@ -54,7 +56,6 @@ class SmallEngine:
 
     async def collective_rpc(self, method: str, kwargs: Mapping[str, str]) -> None:
         self.calls.append(method)
-        await asyncio.sleep(self.load_s)
         if self.before_load is not None:
             await self.before_load()
         found: dict[str, torch.Tensor] = {}
@@ -94,6 +95,9 @@ class SmallServer:
         """Of all completions that were answered."""
         self.down = False
         self.http: ThreadingHTTPServer | None = None
+        self.turn = threading.Lock()
+        """Of looking at `down` and taking a trick: what comes after a death finds it dead."""
+        self.move()
         self.restart()
 
     def restart(self) -> None:
@@ -104,8 +108,7 @@ class SmallServer:
 
     @property
     def url(self) -> str:
-        assert self.http is not None
-        return f"http://127.0.0.1:{self.http.server_address[1]}"
+        return f"http://127.0.0.1:{self.port}"
 
     async def _application(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         body = b""
@@ -122,21 +125,37 @@ class SmallServer:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": data})
 
-    def open(self, port: int = 0) -> None:
-        """Listen."""
+    def move(self) -> None:
+        """Take another port, and hold it also while nothing listens there."""
+        place = socket.socket()
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        place.bind(("127.0.0.1", 0))
+        self.port = int(place.getsockname()[1])
+        weakref.finalize(self, os.close, place.detach())
+
+    def open(self) -> None:
+        """Listen, once no other thread is still closing."""
+        wait_for(lambda: self.http is None)
         self.down = False
-        self.http = ThreadingHTTPServer(("127.0.0.1", port), type("Bound", (Handler,), {"small": self}))
-        self.http.daemon_threads = True
+        self.http = Http(("127.0.0.1", self.port), type("Bound", (Handler,), {"small": self}))
         threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
-    def close(self) -> int:
-        """Stop listening and return the port."""
-        assert self.http is not None
+    def close(self) -> None:
+        """Stop listening."""
+        http = self.http
+        if http is None:
+            return
         self.down = True
-        port = int(self.http.server_address[1])
-        self.http.shutdown()
-        self.http.server_close()
-        return port
+        http.shutdown()
+        http.server_close()
+        self.http = None
+
+
+class Http(ThreadingHTTPServer):
+    """Listens at a port that another socket holds."""
+
+    allow_reuse_port = True
+    daemon_threads = True
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -150,13 +169,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get(HEADER, 0)))
-        if self.small.down:  # connections from before have ended, too
-            self.close_connection = True
-            return
-        trick = None
-        if self.path == "/v1/completions":
-            self.small.asked += 1
-            trick = self.small.always or (self.small.tricks.popleft() if self.small.tricks else None)
+        with self.small.turn:
+            if self.small.down:  # connections from before have ended, too
+                self.close_connection = True
+                return
+            trick = None
+            if self.path == "/v1/completions":
+                self.small.asked += 1
+                trick = self.small.always or (self.small.tricks.popleft() if self.small.tricks else None)
+            if trick == "die":
+                self.small.down = True
         if trick == "restart":
             self.small.restart()
         elif trick is not None:
@@ -169,7 +191,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def misbehave(self, trick: str) -> None:
         if trick == "die":
-            self.small.down = True
             threading.Thread(target=self.small.close).start()
         if trick in ("drop", "die"):
             self.close_connection = True
