@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
@@ -53,23 +54,39 @@ def test_links_for_editors_are_relative_and_right(layer: str) -> None:
     assert link.resolve() == ROOT / layer
 
 
-class WithoutTypes(ast.NodeTransformer):
-    """Leaves out what is imported for annotations only."""
+Import = ast.Import | ast.ImportFrom
 
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        return None if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else self.generic_visit(node)
+
+@functools.cache
+def imports(path: Path) -> list[tuple[Import, bool, bool]]:
+    """Return the imports of a file; of each, whether the import is for annotations only, and whether it is at the top."""
+    found: list[tuple[Import, bool, bool]] = []
+    if not path.read_bytes().strip():
+        return found
+    tree = ast.parse(path.read_text())
+    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while todo:
+        node, for_types = todo.pop()
+        if isinstance(node, Import):
+            found.append((node, for_types, node in tree.body))
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            for_types = True
+        for part in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(node, part, None)
+            if isinstance(inner, list):
+                todo += [(one, for_types) for one in inner]
+    return found
 
 
 def imported(path: Path, whole: bool = False) -> set[str]:
     """Names of imported modules; `whole`: `from package import module` counts as the module, imports for types do not count."""
     modules = set()
-    tree = ast.parse(path.read_text())
-    if whole:
-        tree = WithoutTypes().visit(tree)
-    for node in ast.walk(tree):
+    for node, for_types, _ in imports(path):
+        if whole and for_types:
+            continue
         if isinstance(node, ast.Import):
             modules.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             modules.add(node.module or "")
             modules.update(f"{node.module}.{alias.name}" for alias in node.names if whole or node.module == "verigym")
@@ -89,7 +106,7 @@ def test_imports_go_one_way(layer: str) -> None:
 @pytest.mark.parametrize("layer", ["sandbox", "envs"])
 def test_no_torch_below_the_trainer(layer: str) -> None:
     for path in (ROOT / layer).rglob("*.py"):
-        top = ast.parse(path.read_text()).body
+        top = [node for node, _, at_the_top in imports(path) if at_the_top]
         names = {alias.name.split(".")[0] for node in top if isinstance(node, ast.Import) for alias in node.names}
         names |= {(node.module or "").split(".")[0] for node in top if isinstance(node, ast.ImportFrom)}
         assert not names & {"torch", "transformers"}, path
@@ -108,6 +125,8 @@ def code_only(path: Path) -> str:
 
 @cases("path", sorted((ROOT / "envs").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
 def test_dangerous_calls_stay_out_of_envs(path: Path) -> None:
+    if not FORBIDDEN.search(re.sub(r"\s*([(=.])\s*", r"\1", path.read_text())):
+        return  # most files name none, not even in a docstring
     found = [line for line in code_only(path).splitlines() if FORBIDDEN.search(line) and "re.compile(" not in line]
     assert not found
 

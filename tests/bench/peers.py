@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from pathlib import Path
 
 
 def same(gold, answer):
@@ -26,9 +27,17 @@ def leaves(gold, answer):
     raise SystemExit(3)
 
 
+def named(gold, answer):
+    """Grade by the function that the gold names, with a gold of 1."""
+    return globals()[gold]("1", answer)
+
+
 def hangs(gold, answer):
-    if answer == "hang":
-        time.sleep(60)
+    """Hang at `hang`, and at `hang FILE` once that file is made."""
+    if answer.startswith("hang"):
+        if answer != "hang":
+            Path(answer.removeprefix("hang ")).touch()
+        time.sleep(3600)
     return gold == answer
 
 
@@ -45,7 +54,7 @@ def eats(gold, answer):
 
 
 def secret(gold, answer):
-    return "VERIGYM_TEST_SECRET" in os.environ
+    return len(answer) > 1 or "VERIGYM_TEST_SECRET" in os.environ
 
 
 def chatters(gold, answer):

@@ -1,4 +1,5 @@
 import pytest
+from patience import HANG_S
 
 from verigym.bench.cases import Case
 from verigym.bench.graders import InProcess, Ours, resolve
@@ -44,22 +45,22 @@ def test_an_unusable_gold_is_an_error_of_ours():
     assert Ours({}).grade(case("1", "$$")).kind == "error"
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "kind", "reason"),
-    [
-        ("same", "1", "accepted", ""),
-        ("same", "2", "rejected", ""),
-        ("one_or_zero", "1", "accepted", ""),
-        ("one_or_zero", "2", "rejected", ""),
-        ("words", "1", "error", "it returned str; expected bool"),
-        ("raises", "1", "error", "RuntimeError: cannot read 1"),
-        ("leaves", "1", "error", "SystemExit: 3"),
-    ],
-)
-def test_callables(name, answer, kind, reason, isolated, capsys):
-    for grader in (InProcess(f"peers:{name}"), isolated(f"peers:{name}")):
-        verdict = grader.grade(case(answer))
-        assert (verdict.kind, verdict.reason) == (kind, reason)
+CALLABLES = [
+    ("same", "1", "accepted", ""),
+    ("same", "2", "rejected", ""),
+    ("one_or_zero", "1", "accepted", ""),
+    ("one_or_zero", "2", "rejected", ""),
+    ("words", "1", "error", "it returned str; expected bool"),
+    ("raises", "1", "error", "RuntimeError: cannot read 1"),
+    ("leaves", "1", "error", "SystemExit: 3"),
+]
+
+
+def test_callables(isolated, capsys):
+    named = isolated("peers:named")
+    for name, answer, kind, reason in CALLABLES:
+        for verdict in (InProcess(f"peers:{name}").grade(case(answer)), named.grade(case(answer, name))):
+            assert (verdict.kind, verdict.reason) == (kind, reason), name
     assert capsys.readouterr().out == "", "what a grader prints must not get into the table"
 
 
@@ -91,7 +92,8 @@ def test_a_hang_is_a_limit_and_the_next_case_is_graded(isolated):
     grader = isolated("peers:hangs", timeout_s=0.5)
     verdict = grader.grade(case("hang"))
     assert (verdict.kind, verdict.reason) == ("limit", "killed after 0.5 s")
-    assert 0.5 <= verdict.seconds < 60
+    assert verdict.seconds >= 0.5
+    grader._timeout_s = HANG_S
     assert grader.grade(case("1")).kind == "accepted"
 
 
@@ -117,15 +119,12 @@ def test_memory_is_limited(isolated):
     assert grader.grade(case("1")).kind == "accepted"
 
 
-def test_keys_in_the_environment_do_not_reach_it(isolated, monkeypatch):
+def test_keys_in_the_environment_do_not_reach_it_and_long_texts_do(isolated, monkeypatch):
     monkeypatch.setenv("VERIGYM_TEST_SECRET", "key")
     assert InProcess("peers:secret").grade(case("1")).kind == "accepted"
-    assert isolated("peers:secret").grade(case("1")).kind == "rejected"
-
-
-def test_texts_longer_than_a_pipe(isolated):
-    text = "x" * 3_000_000
-    assert isolated("peers:same").grade(case(text, text)).kind == "accepted"
+    grader, longer_than_a_pipe = isolated("peers:secret"), "x" * 3_000_000
+    assert grader.grade(case("1")).kind == "rejected"
+    assert grader.grade(case(longer_than_a_pipe, longer_than_a_pipe)).kind == "accepted"
 
 
 def test_math_verify(isolated):

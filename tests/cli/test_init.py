@@ -79,21 +79,30 @@ def test_whatever_the_name_is_lines_are_formatted(kind: Kind, name: str, tmp_pat
     run(sys.executable, "-m", "ruff", "format", "--check", "--no-cache", *width, ".", cwd=folder)
 
 
-def test_one_file_is_an_environment_and_a_pipeline_trains_on_it(tmp_path: Path) -> None:
+def test_one_file_is_an_environment_and_a_pipeline_trains_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The tutorial runs the pipeline and the script for TRL."""
-    shown = run(sys.executable, "-m", "verigym", "init", "word-ladder", "--kind", "file", cwd=tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "word_ladder", None)  # what is imported here goes again
+    del sys.modules["word_ladder"]
+
+    def shown_by(folder: Path, *arguments: str, code: int = 0) -> str:
+        monkeypatch.chdir(folder)
+        assert main([*arguments]) == code
+        captured = capsys.readouterr()
+        return captured.err if code else captured.out
+
+    shown = shown_by(tmp_path, "init", "word-ladder", "--kind", "file")
     assert "cd word-ladder\n  verigym check word_ladder:WordLadderEnvironment\n  verigym pipeline run train.yaml" in shown
     folder = tmp_path / "word-ladder"
     assert sorted(path.name for path in folder.iterdir()) == ["train.yaml", "with_trl.py", "word_ladder.py"]
-    report = run(sys.executable, "-m", "verigym", "check", "word_ladder:WordLadderEnvironment", "--json", cwd=folder)
-    assert json.loads(report)["passed"]
-    plan = run(sys.executable, "-m", "verigym", "pipeline", "run", "train.yaml", "--dry-run", cwd=folder)
-    assert "nothing is in the way" in plan
-    again = [sys.executable, "-m", "verigym", "init", "other", str(folder), "--kind", "file"]
-    refused = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True)
-    assert refused.returncode == 2 and "train.yaml exists already; name another folder" in refused.stderr
+    assert json.loads(shown_by(folder, "check", "word_ladder:WordLadderEnvironment", "--json"))["passed"]
+    assert "nothing is in the way" in shown_by(folder, "pipeline", "run", "train.yaml", "--dry-run")
+    refused = shown_by(tmp_path, "init", "other", str(folder), "--kind", "file", code=2)
+    assert "train.yaml exists already; name another folder" in refused
     (tmp_path / "notes.txt").touch()
-    run(sys.executable, "-m", "verigym", "init", "other", ".", "--kind", "file", cwd=tmp_path)
+    shown_by(tmp_path, "init", "other", ".", "--kind", "file")
 
 
 def test_the_ci_file_is_yaml_and_keeps_its_expressions(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import json
 
+import command_tree  # noqa: F401
 import pytest
 
 CONFIG = """

@@ -1,5 +1,6 @@
 """The shipped sets of Lean statements on their real rows."""
 
+import functools
 import io
 import tarfile
 
@@ -10,6 +11,12 @@ from verigym.datasets_cfg import available, load, load_config
 from verigym.datasets_cfg.reading import MAX_LEAN_FILE_BYTES, lean_files
 from verigym.envs.lean.completion import read_submission
 from verigym.envs.lean.guard import refusal
+
+
+@functools.cache
+def prompts_of(name, split, data_dir):
+    return list(load(name, split, data_dir=data_dir))
+
 
 LEAN_SETS = [name for name in available() if load_config(name).environment == "lean"]
 
@@ -40,7 +47,7 @@ def test_which_there_are():
     ],
 )
 def test_every_row_makes_a_prompt(shared_data, name, split, rows, first):
-    prompts = list(load(name, split, data_dir=shared_data))
+    prompts = prompts_of(name, split, shared_data)
     assert len(prompts) == rows == len({prompt.key for prompt in prompts})
     assert split == "all" or len({prompt.references["lean"].statement for prompt in prompts}) == rows
     assert prompts[0].metadata["task_id"] == first or name == "minif2f_files"
@@ -53,7 +60,7 @@ def test_every_row_makes_a_prompt(shared_data, name, split, rows, first):
 
 def test_carriers_agree_on_which_problems_there_are(shared_data):
     def names(name, split):
-        return {prompt.metadata["task_id"] for prompt in load(name, split, data_dir=shared_data)}
+        return {prompt.metadata["task_id"] for prompt in prompts_of(name, split, shared_data)}
 
     assert names("minif2f", "test") == names("minif2f_nemo_gym", "test")
     assert names("minif2f_proved", "valid") <= names("minif2f", "valid")
@@ -65,7 +72,7 @@ def test_carriers_agree_on_which_problems_there_are(shared_data):
 def test_a_prompt_answered_as_it_shows_is_read(shared_data):
     """The code of each prompt, with its `sorry`, comes back as the proof `by sorry`: statement and header are recognised."""
     for name in ("minif2f", "proofnet"):
-        for prompt in load(name, "all", data_dir=shared_data):
+        for prompt in prompts_of(name, "all", shared_data):
             reference = prompt.references["lean"]
             shown = prompt.text[prompt.text.index("```lean") :].partition("\n```\n")[0] + "\n```\n"
             proof = read_submission(shown, "slot", statement=reference.statement, header=reference.header)

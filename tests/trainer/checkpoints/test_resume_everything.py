@@ -132,6 +132,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, model_folder: Path, overlap:
     return state(folder)
 
 
+@pytest.mark.slow
 def test_everything_is_used(whole: dict[str, Any]) -> None:
     rows = [row for row in whole["metrics"] if row["kind"] == "train"]
     assert len(rows) == STEPS

@@ -28,7 +28,7 @@ from verigym.trainer.rollout.collect import Dropped, Group
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.tasks.mixture import build_source
 
-STEPS = 6
+STEPS = 4
 
 
 def free(model: Path, output: Path, *servers: SmallServer, **more: Any) -> dict[str, Any]:
@@ -60,13 +60,13 @@ def test_completions_come_from_the_weights_that_they_name(
     ages = check_named_policies(monkeypatch, max_staleness=2)
     model = loaded(letters_model)
     with small_server(model) as one, small_server(model) as other:
-        train(build_config(free(letters_model, tmp_path / "out", one, other, eval_every=3), "test"), LETTERS)
+        train(build_config(free(letters_model, tmp_path / "out", one, other, eval_every=2), "test"), LETTERS)
         assert one.receiver.version == other.receiver.version, "evaluations wait until both have the newest weights"
     found = [row for row in rows(tmp_path / "out") if row["kind"] == "train"]
     assert [row["step"] for row in found] == list(range(1, STEPS + 1))
     assert len(ages) >= 16 * STEPS - 4 * sum(row["stale_groups"] for row in found) and max(ages) > 0
     assert max(row["staleness_max"] for row in found) <= 2
-    assert [row["step"] for row in rows(tmp_path / "out") if row["kind"] == "eval"] == [0, 3, 6]
+    assert [row["step"] for row in rows(tmp_path / "out") if row["kind"] == "eval"] == [0, 2, 4]
     assert not any(thread.name.startswith(("verigym-stream", "verigym-server")) for thread in threading.enumerate())
 
 
@@ -144,21 +144,31 @@ class Stop:
         return KeyboardInterrupt(what)
 
 
+@pytest.fixture(scope="module")
+def whole(letters_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, set[str]]:
+    """The prompts of each step of a run that was left alone."""
+    folder, model = tmp_path_factory.mktemp("whole"), loaded(letters_model)
+    with small_server(model) as one, small_server(model) as other:
+        train(build_config(free(letters_model, folder, one, other, max_staleness=9), "test"), LETTERS)
+    return trained(folder)
+
+
 @pytest.mark.parametrize("urgent", [False, True])
-def test_a_stopped_run_goes_on_with_the_prompts_that_come_next(urgent: bool, letters_model: Path, tmp_path: Path) -> None:
+def test_a_stopped_run_goes_on_with_the_prompts_that_come_next(
+    urgent: bool, whole: dict[int, set[str]], letters_model: Path, tmp_path: Path
+) -> None:
     model = loaded(letters_model)
     with small_server(model) as one, small_server(model) as other:
-        train(build_config(free(letters_model, tmp_path / "whole", one, other, max_staleness=9), "test"), LETTERS)
         config = build_config(free(letters_model, tmp_path / "parts", one, other, max_staleness=9), "test")
         sources = [build_source(source, config.seed, 0, LETTERS) for source in config.sources]
         stop = Stop()
         store.prepare(config.output)
-        with open_graders(sources, config) as graders, pytest.raises(KeyboardInterrupt, match="after step 3"):
+        with open_graders(sources, config) as graders, pytest.raises(KeyboardInterrupt, match="after step 2"):
             work = Run(config, sources, graders)
             update = work.learner.update
 
             def updated(step: int, groups: Sequence[Any]) -> Any:
-                stop.requested = step == 2
+                stop.requested = step == 1
                 stop.urgent = stop.requested and urgent
                 return update(step, groups)
 
@@ -168,7 +178,7 @@ def test_a_stopped_run_goes_on_with_the_prompts_that_come_next(urgent: bool, let
             finally:
                 work.engine.close()
         train(config, LETTERS)
-    assert trained(tmp_path / "parts") == trained(tmp_path / "whole"), "none is left out, none comes twice"
+    assert trained(tmp_path / "parts") == whole, "none is left out, none comes twice"
 
 
 def group(*steps: int) -> Group:

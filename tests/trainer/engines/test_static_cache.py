@@ -55,15 +55,32 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[StaticDecoder]:
     return made
 
 
-@pytest.mark.parametrize("plays", [False, True], ids=["run", "played"])
-@pytest.mark.parametrize(("rows_at_a_time", "temperature"), [(64, 1.0), (7, 1.0), (1, 1.0), (64, 0.0)])
+@pytest.fixture(scope="module")
+def exact_model(tiny_model: Any) -> Any:
+    return copy.deepcopy(tiny_model).double()
+
+
+@pytest.fixture(scope="module")
+def growing(exact_model: Any) -> dict[float, list[list[Generated]]]:
+    """What the growing cache gives by temperature, whatever the rows at a time (see test_generate.py)."""
+    return {temperature: run(exact_model, False, 64, temperature) for temperature in (1.0, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("plays", "rows_at_a_time", "temperature"),
+    [(False, 7, 1.0), (True, 64, 1.0), (True, 7, 1.0), (True, 1, 1.0), (True, 64, 0.0)],
+)
 def test_completions_are_those_of_the_growing_cache(
-    tiny_model: Any, plays: bool, rows_at_a_time: int, temperature: float, request: pytest.FixtureRequest
+    exact_model: Any,
+    growing: dict[float, list[list[Generated]]],
+    plays: bool,
+    rows_at_a_time: int,
+    temperature: float,
+    request: pytest.FixtureRequest,
 ) -> None:
     made = request.getfixturevalue("recorded") if plays else []
-    model = copy.deepcopy(tiny_model).double()
-    static, growing = (run(model, kind, rows_at_a_time, temperature) for kind in (True, False))
-    for ours, theirs in zip(static, growing, strict=True):
+    static = run(exact_model, True, rows_at_a_time, temperature)
+    for ours, theirs in zip(static, growing[temperature], strict=True):
         for row, other in zip(ours, theirs, strict=True):
             assert (row.token_ids, row.finish_reason) == (other.token_ids, other.finish_reason)
             torch.testing.assert_close(torch.tensor(row.logprobs), torch.tensor(other.logprobs), rtol=0, atol=1e-9)

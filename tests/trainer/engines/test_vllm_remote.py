@@ -93,14 +93,15 @@ def test_it_samples_from_the_pushed_weights(policy: Any, codec: Codec) -> None:
         assert tokens(ask(engine)) == expected(policy, codec) != before
 
 
-@pytest.mark.parametrize("trick", ["429", "500", "503", "drop", "409", "garbage", "damaged", "beyond", "null", "cut"])
-def test_a_failure_is_asked_again(trick: str, policy: Any, codec: Codec) -> None:
+def test_a_failure_is_asked_again(policy: Any, codec: Codec) -> None:
+    whole = expected(policy, codec)
     with small_server(policy) as server:
         engine = engine_for(policy, codec, server)
         engine.sync()
-        server.tricks.extend([trick] * 2)
-        assert tokens(ask(engine)) == expected(policy, codec)
-        assert server.asked == 14
+        for trick in ("429", "500", "503", "drop", "409", "garbage", "damaged", "beyond", "null", "cut"):
+            server.tricks.extend([trick] * 2)
+            server.asked = 0
+            assert (tokens(ask(engine)), server.asked) == (whole, 14), trick
 
 
 def test_a_server_that_was_started_again_gets_the_weights_again(

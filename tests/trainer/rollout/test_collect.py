@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from groups import RIGHT, UNSCORED, WRONG, group
-from letters import LettersEnvironment, Nothing
+from letters import HeldEnvironment, LettersEnvironment, Nothing
 from patience import HANG_S
 
 from verigym.envs import Completion, Gate, Prompt, Score, Status, UsageError, load
@@ -231,17 +230,8 @@ def test_a_generation_that_is_given_up_ends_at_once(tiny_model: Any, codec: Code
     assert len(asked) == 3
 
 
-class Held(LettersEnvironment):
-    """Notes in a folder that it has begun to judge, and judges for longer than anybody waits."""
-
-    def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
-        Path(prompt.messages[-1].content, "begun").touch()
-        time.sleep(HANG_S)
-        return Score.correct()
-
-
 def test_verdicts_are_not_waited_for_once_it_is_given_up(tiny_model: Any, codec: Codec, tmp_path: Path) -> None:
-    held = Held()
+    held = HeldEnvironment()
     with Grader(held, workers=1, timeout_s=2 * HANG_S) as grader, pytest.raises(Dropped):
         asked = [(Source("held", held, 1.0, held.prompt, ()), held.prompt(str(tmp_path)))]
         roll(tiny_model, codec, grader, asked, samples=1, give_up=(tmp_path / "begun").exists)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 from pydantic import Field
 
@@ -53,6 +54,15 @@ class BrokenEnvironment(LettersEnvironment):
         if how == "kills":
             os.kill(os.getpid(), signal.SIGKILL)
         return None  # type: ignore[return-value]
+
+
+class HeldEnvironment(LettersEnvironment):
+    """Notes in the folder that the prompt names that it has begun to judge, and judges for longer than anybody waits."""
+
+    def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
+        Path(prompt.text, "begun").touch()
+        time.sleep(3600)
+        return Score.correct()
 
 
 class BuggyEnvironment(LettersEnvironment):
