@@ -12,10 +12,11 @@ from typing import Any
 
 from verigym.sandbox import languages
 from verigym.sandbox.arguments import checked
+from verigym.sandbox.cores import usable_cores
 from verigym.sandbox.event_loop import Run, destroy_on_error, poll_runs
 from verigym.sandbox.job import Job
 from verigym.sandbox.options import SandboxOptions, parse_options
-from verigym.sandbox.pool import Pool, usable_cores
+from verigym.sandbox.pool import Pool
 from verigym.sandbox.session import Session
 from verigym.sandbox.spec import (
     Limits,

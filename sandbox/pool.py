@@ -149,8 +149,3 @@ class Pool(Generic[W]):
         for worker in self._all.values():
             with contextlib.suppress(OSError):
                 worker.forget()
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))

@@ -1,8 +1,11 @@
 """The trainer, from verdicts to gradients: GRPO on a weighted mixture of environments. Needs the extra `verigym[train]`."""
 
+from verigym.envs.openmp import bound_spinning
 from verigym.trainer.config.run import SourceConfig, TrainConfig, build_config, read_config
 
 __all__ = ["Interrupted", "SourceConfig", "TrainConfig", "build_config", "read_config", "train"]
+
+bound_spinning()
 
 
 def __getattr__(name: str) -> object:

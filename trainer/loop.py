@@ -9,7 +9,6 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import NoReturn, cast
 
-import torch
 import transformers
 
 from verigym.envs.contract.base import Environment
@@ -21,7 +20,7 @@ from verigym.trainer.batches.builder import Batch, BatchBuilder, dump_batch, loa
 from verigym.trainer.batches.stream import BuilderState, Position, Stream
 from verigym.trainer.checkpoints import store
 from verigym.trainer.checkpoints.input_hashes import input_hashes, refuse_changed
-from verigym.trainer.checkpoints.run_record import record_start
+from verigym.trainer.checkpoints.run_record import record_start, record_threads
 from verigym.trainer.config.engine import ENGINES
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.distributed.torchrun import launched_rank
@@ -46,10 +45,12 @@ from verigym.trainer.rollout.held_out import evaluate
 from verigym.trainer.stopwatch import Stopwatch
 from verigym.trainer.tasks.mixture import Source, build_source
 from verigym.trainer.tasks.too_long import check_tasks
+from verigym.trainer.threads import own_threads
 
 logger = logging.getLogger("verigym.trainer")
 
 
+@own_threads()
 def train(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> Path:
     """Train with GRPO and return the final model's folder.
 
@@ -66,8 +67,6 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
         Interrupted: by Ctrl-C, SIGTERM or SIGUSR1; the same call resumes the run.
     """
     transformers.utils.logging.disable_progress_bar()
-    if config.threads:
-        torch.set_num_threads(config.threads)
     refuse_unstartable(config)
     refuse_on_this_machine(config)
     store.prepare(config.output)
@@ -153,14 +152,16 @@ class Run:
         config, world = self.config, self.world
         world.first(lambda: store.write_config(config.output, config))
         world.first(lambda: record_start(config.output, self.made_with, self.contents, self.done))
+        world.first(lambda: record_threads(config.output, "policy", self.learner.threads))
         log = open_log(config, self.done if self.resumed else None, world)
         watch, first, evaluated = world.first(lambda: read_past(config, log.history()))
         stop.begin()
         failures = GradingFailures()
         with Progress(config.steps, self.done, not world.main) as progress:
             try:
-                device = str(self.learner.device)
-                for line in opening(config, self.builder.mixture.sources, self.learner.model, device, world.size, self.done):
+                learner = self.learner
+                where = str(learner.device), learner.threads, world.size
+                for line in opening(config, self.builder.mixture.sources, learner.model, *where, self.done):
                     progress.say(line)
                 self._sync(self.done)
                 if self.done not in evaluated:

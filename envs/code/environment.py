@@ -22,7 +22,7 @@ from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Completion, Prompt, Score
 from verigym.envs.extraction.fences import Method, find_program
 from verigym.sandbox import Program, SandboxFailure
-from verigym.sandbox.pool import usable_cores
+from verigym.sandbox.cores import usable_cores
 from verigym.sandbox.spec import Prelude
 
 _SOLUTION = re.compile(r"^class Solution\b", re.MULTILINE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -22,6 +21,7 @@ from verigym.envs.grading.placement import open_cluster
 from verigym.envs.grading.process import WorkerStartError, refuse_in_a_worker
 from verigym.envs.grading.stats import GraderStats
 from verigym.envs.grading.workers import Limits
+from verigym.sandbox.cores import usable_cores
 
 Item = tuple[Prompt, CompletionLike]
 Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
@@ -70,7 +70,7 @@ class Grader:
             _refuse(value is not None and not isinstance(value, int | float), f"{name}={value!r}: expected a number")
         per_node = workers
         if workers is None:
-            workers = min(len(os.sched_getaffinity(0)), MAX_DEFAULT_WORKERS)
+            workers = min(usable_cores(), MAX_DEFAULT_WORKERS)
         _refuse(workers < 0, f"workers={workers}: expected 0 or more")
         _refuse(not timeout_s > 0, f"timeout_s={timeout_s}: expected a positive number of seconds")
         _refuse(not start_timeout_s > 0, f"start_timeout_s={start_timeout_s}: expected a positive number of seconds")
@@ -81,7 +81,7 @@ class Grader:
                 raise UsageError(f"concurrency: no environment {name!r}{did_you_mean(name, self._environments)}")
             _refuse(limit < 1, f"concurrency of {name!r} is {limit}: expected 1 or more")
         shared: dict[str, Any] = {
-            "limits": Limits(timeout_s, memory_bytes, start_timeout_s),
+            "limits": Limits(timeout_s, memory_bytes, start_timeout_s, max(1, usable_cores() // max(1, workers))),
             "retries": retries,
             "concurrency": concurrency or {},
             "cache": ScoreCache(Path(cache)) if cache is not None else None,

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from typing import Any, Literal
 from verigym.envs.contract.blame import describe
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.grading.channel import Channel, encode
+from verigym.sandbox.cores import THREAD_VARIABLES
 
 WORKER_NAME = "verigym-grading-worker"
 UNGUARDED_EXIT = 97
@@ -31,6 +33,8 @@ UNGUARDED = (
 READY = {"ready": True}
 """First message of a child, which is now ready for requests."""
 _REAP_S = 5.0
+_spawning = threading.Lock()
+"""Held while environment variables are set for a child, so that another child that starts meanwhile does not get them."""
 
 START_HINT = (
     "a script that grades must do so under `if __name__ == '__main__':`, and an environment's class must be importable "
@@ -63,7 +67,9 @@ class ChildProcess:
         arguments: arguments for `serve`, after the socket.
         start_timeout_s: seconds of wall time until the process must be ready.
         method: start method. With `fork`, arguments that cannot be pickled are allowed.
-        variables: environment variables to start with, such as PYTHONHASHSEED, which is only read at the start.
+        variables: with `spawn`, environment variables to start with, such as PYTHONHASHSEED, which is only read at the start.
+        threads: with `spawn`, number of threads of torch and other numerical libraries in the child. Variables that the
+            user has set, of THREAD_VARIABLES, take precedence.
     """
 
     def __init__(
@@ -74,12 +80,14 @@ class ChildProcess:
         *,
         method: Literal["spawn", "fork"] = "spawn",
         variables: Mapping[str, str] | None = None,
+        threads: int = 1,
     ) -> None:
         self._serve = serve
         self._arguments = arguments
         self._start_timeout_s = start_timeout_s
         self._method = method
         self._variables = dict(variables or {})
+        self._threads = threads
         self._process: BaseProcess | None = None
         self._channel: Channel | None = None
         self._ids = itertools.count()
@@ -113,7 +121,8 @@ class ChildProcess:
         context: Any = multiprocessing.get_context(self._method)
         process = context.Process(target=self._serve, args=(theirs, *self._arguments, os.getpid()), name=WORKER_NAME)
         try:
-            with _variables(self._variables), warnings.catch_warnings():
+            spawned = _variables(self._variables, self._threads) if self._method == "spawn" else contextlib.nullcontext()
+            with spawned, warnings.catch_warnings():
                 if self._method == "fork":  # a fork of several threads may hang, which is met like any other hang
                     warnings.simplefilter("ignore", DeprecationWarning)
                 # Ctrl-C reaches the whole group, and a child that is starting would print a traceback; `settle` unblocks it.
@@ -274,15 +283,18 @@ def refuse_in_a_worker() -> None:
 
 
 @contextlib.contextmanager
-def _variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables while a process is started, which inherits them."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def _variables(variables: Mapping[str, str], threads: int) -> Iterator[None]:
+    """Set environment variables while a process is started, which inherits them; see `ChildProcess`."""
+    with _spawning:
+        own = {} if "OMP_NUM_THREADS" in os.environ else dict.fromkeys(set(THREAD_VARIABLES) - set(os.environ), str(threads))
+        given = own | dict(variables)
+        before = {name: os.environ.get(name) for name in given}
+        os.environ.update(given)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value

@@ -16,11 +16,13 @@ from verigym.envs.grading.process import ChildProcess, Died, malformed
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one item and of a worker's start."""
+    """Limits of one item and of a worker."""
 
     timeout_s: float
     memory_bytes: int | None
     start_timeout_s: float
+    threads: int = 1
+    """Threads that numerical libraries such as torch start in a worker."""
 
 
 class Worker(Protocol):
@@ -86,7 +88,9 @@ class ProcessWorker:
 
     def __init__(self, environments: Mapping[str, Environment], limits: Limits) -> None:
         self._limits = limits
-        self._child = ChildProcess(serve, (dict(environments), limits.memory_bytes), limits.start_timeout_s)
+        self._child = ChildProcess(
+            serve, (dict(environments), limits.memory_bytes), limits.start_timeout_s, threads=limits.threads
+        )
 
     @property
     def running(self) -> bool:

@@ -27,12 +27,13 @@ from typing import NamedTuple, get_args
 
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.isolated.worker import CRASH, MAX_REPLY, MEMORY, OK, REPLY, REQUEST, START, TIME, WALL, Kind
+from verigym.sandbox.cores import THREAD_VARIABLES, usable_cores
 
 START_S = 120.0
 GRACE_S = 10.0
 SLEEP_S = 10.0
 MAX_PAYLOAD = 48 * 1024  # below a pipe's buffer, so that a write never blocks on a worker that does not read
-POOL_SIZE = min(4, os.cpu_count() or 1)
+POOL_SIZE = min(4, usable_cores())
 
 _WHY = {TIME: "ran out of time", WALL: "ran out of time", MEMORY: "ran out of memory", CRASH: "crashed"}
 
@@ -71,7 +72,11 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={"PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path))},
+            env={
+                **dict.fromkeys(THREAD_VARIABLES, "1"),
+                "PYTHONHASHSEED": "0",
+                "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path)),
+            },
             bufsize=0,
             start_new_session=True,
         )

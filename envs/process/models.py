@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Message
 from verigym.envs.model_fingerprint import fingerprint, missing_folder
+from verigym.envs.openmp import bound_spinning
 from verigym.envs.process.conventions import BAD, GOOD, Convention, Encoded, TooLong, encode, tag_id
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class StepModel:
         Raises:
             EnvironmentFailure: `unavailable`, when a package is missing, or the model or a part of it cannot be loaded.
         """
+        bound_spinning()
         try:
             import torch
             import transformers

@@ -18,6 +18,7 @@ from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Message, sha256_hex
 from verigym.envs.extras import install
 from verigym.envs.model_fingerprint import fingerprint, missing_folder
+from verigym.envs.openmp import bound_spinning
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -132,6 +133,7 @@ def _load(name: str, revision: str | None, device: Device, dtype: Dtype, weights
         raise EnvironmentFailure("unavailable", "reward_model: set the option model to a folder or a name on the hub")
     if problem := missing_folder(name):
         raise EnvironmentFailure("unavailable", f"reward_model: option model: {problem}")
+    bound_spinning()
     try:
         import torch
         from transformers import AutoModelForSequenceClassification, AutoTokenizer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -25,6 +24,7 @@ from verigym.envs.sessions.record import EpisodeRecord, played_before
 from verigym.envs.sessions.replay import closed
 from verigym.envs.sessions.stats import SessionStats
 from verigym.envs.sessions.workers import Limits
+from verigym.sandbox.cores import usable_cores
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Sessions:
                 hint = "give it tools, ToolEnvironment(env, tools=[...])"
                 raise UsageError(f"environments: {name!r} has no episodes (no `open`): {hint}")
         if workers is None:
-            workers = min(len(os.sched_getaffinity(0)), MAX_DEFAULT_WORKERS)
+            workers = min(usable_cores(), MAX_DEFAULT_WORKERS)
         if workers < 0:
             raise UsageError(f"workers={workers}: expected 0 or more")
         for what, value in (("timeout_s", timeout_s), ("idle_s", idle_s), ("start_timeout_s", start_timeout_s)):

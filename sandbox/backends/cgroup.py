@@ -18,6 +18,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 CONTROLLERS = ("memory", "pids")
 
@@ -235,7 +236,7 @@ def _make(controller: str, place: CgroupDirectory, name: str) -> None:
 
 def _members(directory: str) -> Iterator[int]:
     with contextlib.suppress(OSError):
-        yield from map(int, _read(f"{directory}/cgroup.procs").split())
+        yield from map(int, read_file(f"{directory}/cgroup.procs").split())
 
 
 def _kill(directory: str) -> None:
@@ -269,7 +270,7 @@ def _pid_namespace() -> int:
 def _start_time(pid: int) -> int | None:
     """Return the process's start time in kernel ticks; None if it is dead, whether reaped or a zombie."""
     try:
-        fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        fields = read_file(f"/proc/{pid}/stat").rpartition(")")[2].split()
         return None if fields[0] in "ZX" else int(fields[19])
     except (OSError, IndexError):
         return None
@@ -289,7 +290,7 @@ def directories_for(controller: str) -> tuple[list[CgroupDirectory], str]:
     If there are no directories, the explanation says why; otherwise ignore it.
     """
     try:
-        return find_directories(controller, _read("/proc/self/cgroup"), _read("/proc/self/mountinfo"))
+        return find_directories(controller, read_file("/proc/self/cgroup"), read_file("/proc/self/mountinfo"))
     except OSError as error:
         return [], str(error)
 
@@ -317,7 +318,7 @@ def find_directories(controller: str, memberships: str, mounts: str) -> tuple[li
     usable = []
     for directory in (own, os.path.dirname(own)):
         with contextlib.suppress(OSError):
-            if controller in _read(f"{directory}/cgroup.subtree_control").split():
+            if controller in read_file(f"{directory}/cgroup.subtree_control").split():
                 usable.append(CgroupDirectory(directory, 2))
     return usable, f"{own} and the group above it give no {controller} controller to groups below (cgroup.subtree_control)"
 
@@ -334,7 +335,28 @@ def _below_mount(mounts: str, path: str, wanted: Callable[[str, list[str]], bool
     return None
 
 
-def _read(path: str) -> str:
+def group_directories(controller: str, memberships: str, mounts: str) -> list[str]:
+    """Return the directories of the groups with `controller` that this process is in: its own and all above it that it sees.
+
+    Args:
+        controller: a name such as `cpu`.
+        memberships: the text of /proc/self/cgroup.
+        mounts: the text of /proc/self/mountinfo.
+    """
+    found: list[str] = []
+    for number, names, path in (line.split(":", 2) for line in memberships.splitlines()):
+        if number == "0":
+            own = _below_mount(mounts, path, lambda kind, _: kind == "cgroup2")
+        elif controller in names.split(","):
+            own = _below_mount(mounts, path, lambda kind, options: kind == "cgroup" and controller in options)
+        else:
+            continue
+        if own is not None:
+            found += [own, *map(str, Path(own).parents)]
+    return found
+
+
+def read_file(path: str) -> str:
     """Return the text of a kernel file."""
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()

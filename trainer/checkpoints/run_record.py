@@ -1,4 +1,7 @@
-"""Record of a run's starts in `run.json`: command line, versions, settings and input hashes of each."""
+"""Record of a run in `run.json`.
+
+It holds the run's numbers of threads, and of each start the command line, versions, settings and hashes of inputs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +49,37 @@ def record_start(output: Path, made: Mapping[str, Any], inputs: Mapping[str, str
         "inputs": dict(inputs),
         "made_with": dict(made),
     }
-    path, temporary = output / NAME, output / f".{NAME}"
-    temporary.write_text(json.dumps({"starts": [*starts(output), start]}, indent=1), encoding="utf-8")
-    os.replace(temporary, path)
+    _write(output, {**_read(output), "starts": [*starts(output), start]})
     return start
 
 
 def starts(output: Path) -> list[dict[str, Any]]:
     """Return the starts that `run.json` in the folder `output` records, oldest first."""
-    try:
-        recorded: list[dict[str, Any]] = json.loads((output / NAME).read_text(encoding="utf-8"))["starts"]
-    except (OSError, ValueError, KeyError):
-        return []
+    recorded: list[dict[str, Any]] = _read(output).get("starts", [])
     return recorded
+
+
+def record_threads(output: Path, label: str, threads: Sequence[int]) -> None:
+    """Record the numbers of threads with which the model `label` is sampled and trained in the run in `output`."""
+    record = _read(output)
+    _write(output, {**record, "threads": {**record.get("threads", {}), label: list(threads)}})
+
+
+def recorded_threads(output: Path, label: str) -> list[int] | None:
+    """Return what `record_threads` recorded; None if it recorded nothing of the model `label`."""
+    numbers: list[int] | None = _read(output).get("threads", {}).get(label)
+    return numbers
+
+
+def _read(output: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((output / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _write(output: Path, record: Mapping[str, Any]) -> None:
+    temporary = output / f".{NAME}"
+    temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    os.replace(temporary, output / NAME)

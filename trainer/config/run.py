@@ -91,7 +91,8 @@ class TrainConfig(
     dtype: Literal["fp32", "bf16"] = "fp32"
     """bf16 computes in bfloat16 over fp32 weights and optimizer state."""
     threads: int | None = Field(default=None, ge=1)
-    """CPU threads; torch's default when left out. Exact resume needs the same number."""
+    """CPU threads. When left out, they follow from the model's size and the usable cores, and a run keeps the numbers that it
+    began with; see [threads](training.md#threads)."""
 
     eval_every: int = Field(default=50, ge=0)
     """Steps between evaluations on the held-out splits; 0 for none. The first and the last step are always evaluated."""

@@ -19,6 +19,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from verigym.envs.contract.errors import UsageError
+from verigym.sandbox.cores import usable_cores
 from verigym.trainer.config.engine import ENGINES
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.distributed.torchrun import LAUNCHED
@@ -119,7 +120,7 @@ class World:
         """
         if wanted is not None or self.size == 1:
             return wanted
-        return max(1, len(os.sched_getaffinity(0)) // self.local_size)
+        return max(1, usable_cores() // self.local_size)
 
 
 SOLO = World()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -15,7 +14,9 @@ from rich.table import Table
 
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
+from verigym.envs.grading.grader import MAX_DEFAULT_WORKERS
 from verigym.envs.progress import duration
+from verigym.sandbox.cores import usable_cores
 from verigym.trainer.batches.builder import refuse_lost_signal
 from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import TrainConfig
@@ -29,6 +30,7 @@ from verigym.trainer.models.lora import add_adapter
 from verigym.trainer.models.path import require_model
 from verigym.trainer.rollout.graders import open_graders, open_sessions
 from verigym.trainer.tasks.mixture import build_source
+from verigym.trainer.threads import own_threads
 
 GIB = 2**30
 CGROUP = Path("/sys/fs/cgroup")
@@ -79,6 +81,7 @@ class RunEstimate:
         return sum(self.step_s(tokens)) / max(self.step_s(tokens))
 
 
+@own_threads()
 def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> RunEstimate:
     """Estimate the memory and time of a run by loading its model, sources and graders, and timing a few small steps.
 
@@ -88,8 +91,6 @@ def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | 
         UsageError: the configuration, the model or a source is bad, or the model with its optimizer does not fit here.
     """
     transformers.utils.logging.disable_progress_bar()
-    if config.threads:
-        torch.set_num_threads(config.threads)
     device = pick_device(config.device)
     shape = model_shape(config.model, config)
     free = free_bytes(device)
@@ -102,7 +103,7 @@ def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | 
     room = longest(shape, config)
     longest_prompt, longest_completion = min(config.max_prompt_tokens, room), min(config.max_new_tokens, room)
     completion = mean_length(measured.completions, measured.truncated, longest_completion)
-    workers = (os.cpu_count() or 1) if config.workers is None else max(1, config.workers)
+    workers = min(usable_cores(), MAX_DEFAULT_WORKERS) if config.workers is None else max(1, config.workers)
     rounds = config.max_oversampling if config.dynamic_sampling else 1.0
     chunk = min(config.logprob_chunk or chunk_tokens(shape.vocabulary, device.type), config.micro_batch_tokens)
     return RunEstimate(

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
 
 from verigym.envs.code.packages import NO_NUMPY, importable, lacks_numpy
@@ -53,6 +52,7 @@ from verigym.trainer.rollout.episodes import build_episodes, with_room
 from verigym.trainer.rollout.graders import open_graders, open_sessions
 from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all, task_ids
 from verigym.trainer.tasks.mixture import Source
+from verigym.trainer.threads import own_threads, use_sampling_threads
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -68,6 +68,7 @@ Picks = list[list[Any]]
 """For each sample of a prompt: the hash of its text, and the picker's reward, which is None if the picker failed."""
 
 
+@own_threads()
 def run_evaluation(config: EvalConfig) -> Path:
     """Run the evaluation, or resume it where an earlier call stopped; return the path of the report, `report.json`.
 
@@ -78,8 +79,6 @@ def run_evaluation(config: EvalConfig) -> Path:
         Interrupted: Ctrl-C; the same call resumes.
     """
     transformers.utils.logging.disable_progress_bar()
-    if config.threads:
-        torch.set_num_threads(config.threads)
     refuse_unreadable(config.train_data, _data_dirs(config))
     prepare(config.output)
     sources = [held_out(source, config.prompts) for source in config.sources]
@@ -136,6 +135,7 @@ def _sampled(
     """
     run = config.as_run(model)
     loaded, tokenizer = load_model(model, pick_device(config.device))
+    use_sampling_threads(loaded, config.threads, config.output, label)
     codec = Codec(tokenizer, loaded.generation_config)
     made_with = {
         **config.model_dump(mode="json", exclude=FREE_FIELDS | REPORT_FIELDS | COUNT_FIELDS | THINKING_FIELDS),

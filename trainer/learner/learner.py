@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from verigym.trainer.models.lora import (
     save_policy,
 )
 from verigym.trainer.rollout.collect import Group
+from verigym.trainer.threads import use_threads
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -91,6 +92,7 @@ class Learner:
         self.full = config.shard == "full" and world.size > 1
         self.sharded, tokenizer = self._policy(whole_model(start))
         self.model = self.sharded.model
+        self.threads = use_threads(self.model, config.threads, config.output, alike=config.overlap != "none")
         self.codec = Codec(tokenizer, self.model.generation_config)
         self.optimizer = build_optimizer(self.model.parameters(), config)
         if start:
@@ -123,12 +125,15 @@ class Learner:
             return ReplicatedPolicy(model, world), tokenizer
         return ShardedPolicy(model, world, self.device), tokenizer
 
-    def sampling(self) -> AbstractContextManager[None]:
-        """Return a context in which the policy's weights are gathered, so that processes can sample independently.
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Return a context in which the policy's weights are gathered, so that processes can sample independently, with the
+        threads for sampling.
 
         All processes must enter the context together; within it, each may sample any number of completions.
         """
-        return gathered(self.model)
+        with self.threads.while_sampling(), gathered(self.model):
+            yield
 
     def _reference(self) -> Any:
         """Load and return the KL's reference, the initial model."""

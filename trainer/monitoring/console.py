@@ -9,12 +9,15 @@ from typing import Any
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.rollout.collect import Group
 from verigym.trainer.tasks.mixture import Source, shares_of
+from verigym.trainer.threads import Threads
 
 REASONS = 3
 """Largest number of reasons for failures of grading that are printed; the most common reasons come first."""
 
 
-def opening(config: TrainConfig, sources: Sequence[Source], model: Any, device: str, world_size: int, done: int) -> list[str]:
+def opening(
+    config: TrainConfig, sources: Sequence[Source], model: Any, device: str, threads: Threads, world_size: int, done: int
+) -> list[str]:
     """Return the lines that open a run's output.
 
     They name the model, the device, the sources, and the numbers of steps, prompts and completions.
@@ -24,11 +27,12 @@ def opening(config: TrainConfig, sources: Sequence[Source], model: Any, device: 
         sources: the mixture.
         model: the policy, a torch module.
         device: cpu or cuda.
+        threads: numbers of CPU threads.
         world_size: number of processes that train together.
         done: number of finished steps.
     """
     numbers = size(sum(parameter.numel() for parameter in model.parameters()))
-    where = f"{device}, {config.dtype}" + (f", {config.threads} threads" if config.threads else "")
+    where = f"{device}, {config.dtype}, {threads}"
     where += f", {world_size} processes" if world_size > 1 else ""
     lines = [f"GRPO of {config.model} ({numbers} parameters) on {where}; to {config.output}"]
     for source, share in zip(sources, shares_of(sources), strict=True):

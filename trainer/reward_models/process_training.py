@@ -25,6 +25,7 @@ from verigym.trainer.reward_models.losses import step_loss
 from verigym.trainer.reward_models.process_model import ProcessRewardModel, StepTokens
 from verigym.trainer.stages.sft import Batches
 from verigym.trainer.stages.step_run import StepRun, prepare_stage
+from verigym.trainer.threads import own_threads
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -37,6 +38,7 @@ class SolutionTokens:
     tokens: StepTokens
 
 
+@own_threads()
 def train_prm(config: PrmConfig) -> Path:
     """Train a process reward model and return its folder.
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
 
 from verigym.envs.contract.errors import UsageError
@@ -31,6 +30,7 @@ from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.rejection_sampling import draw, write_text
 from verigym.trainer.stages.sample_log import BlockLog
 from verigym.trainer.tasks.mixture import Source, build_source
+from verigym.trainer.threads import own_threads, use_sampling_threads
 
 logger = logging.getLogger("verigym.trainer")
 Task = tuple[Source, Prompt]
@@ -59,6 +59,7 @@ class LabelledPrompt:
     solutions: tuple[Solution, ...]
 
 
+@own_threads()
 def label_steps(config: StepLabelsConfig) -> Path:
     """Run the stage, or resume it where an earlier call stopped; return the path of the data set, `labels.jsonl`.
 
@@ -70,8 +71,6 @@ def label_steps(config: StepLabelsConfig) -> Path:
         Interrupted: Ctrl-C; the same call resumes.
     """
     transformers.utils.logging.disable_progress_bar()
-    if config.threads:
-        torch.set_num_threads(config.threads)
     prepare(config.output)
     run = config.as_run(config.model)
     sources = [build_source(source, config.seed, 1) for source in config.sources]
@@ -83,6 +82,7 @@ def label_steps(config: StepLabelsConfig) -> Path:
     }
     with locked(config.output), open_graders(sources, run) as graders:
         model, tokenizer = load_model(config.model, pick_device(config.device))
+        use_sampling_threads(model, config.threads, config.output)
         codec = Codec(tokenizer, model.generation_config)
         drawn, left_out = draw(sources, config, config.prompts, codec)
         tasks = _without_repeats(drawn)

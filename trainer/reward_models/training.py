@@ -24,10 +24,12 @@ from verigym.trainer.reward_models.pair_model import PairTokens, RewardModelRun,
 from verigym.trainer.reward_models.pairs import Preference, read_preferences, split_by_prompt
 from verigym.trainer.stages.sft import Batches
 from verigym.trainer.stages.step_run import prepare_stage
+from verigym.trainer.threads import own_threads
 
 logger = logging.getLogger("verigym.trainer")
 
 
+@own_threads()
 def train_reward_model(config: RewardModelConfig) -> Path:
     """Train a reward model and return its folder. If `config.output` has a checkpoint, training resumes from the newest.
 

@@ -44,7 +44,8 @@ class StageFields(Frozen):
     dtype: Literal["fp32", "bf16"] = "fp32"
     """bf16 computes in bfloat16, while weights and optimizer state stay in fp32."""
     threads: int | None = Field(default=None, ge=1)
-    """CPU threads; torch's own choice when left out. Exact resume needs the same number."""
+    """CPU threads. When left out, they follow from the model's size and the usable cores; see
+    [threads](training.md#threads)."""
 
     @model_validator(mode="before")
     @classmethod

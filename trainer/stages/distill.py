@@ -41,10 +41,12 @@ from verigym.trainer.stages.sft import (
 from verigym.trainer.stages.step_run import PolicyRun, prepare_stage
 from verigym.trainer.tasks.mixture import Mixture, build_source
 from verigym.trainer.tasks.too_long import check_tasks
+from verigym.trainer.threads import own_threads
 
 logger = logging.getLogger("verigym.trainer")
 
 
+@own_threads()
 def distill_logits(config: LogitConfig) -> Path:
     """Distil a teacher's distributions on given examples, and return the final model's folder.
 
@@ -139,6 +141,7 @@ def kl_gradient(
     return loss
 
 
+@own_threads()
 def distill_on_policy(config: OnPolicyConfig) -> Path:
     """Distil a teacher on completions that the student samples, and return the final model's folder.
 

@@ -34,6 +34,7 @@ from verigym.trainer.rollout.held_out import evaluate
 from verigym.trainer.stages.examples import Pair, demonstrations, to_pairs
 from verigym.trainer.stages.scratch import completed_folder, tokenizer_texts
 from verigym.trainer.tasks.mixture import build_source
+from verigym.trainer.threads import own_threads, use_threads
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,6 +83,7 @@ class Result:
     samples: Path
 
 
+@own_threads()
 def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads: int | None = None) -> Result:
     """Train a small model, print its held-out accuracy before and after each stage, and return the accuracies.
 
@@ -91,15 +93,13 @@ def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads:
         output: folder for the model, the logs and the report.
         seed: key of all randomness.
         sizes: numbers of steps and prompts.
-        threads: number of CPU threads; by default torch's own choice.
+        threads: number of CPU threads; None to choose by the model's size and the usable cores, see `trainer/threads.py`.
 
     Raises:
         UsageError: the folder cannot be written, or holds a quickstart of another seed or size.
     """
     sizes = sizes or Sizes()
     prepare(output)
-    if threads:
-        torch.set_num_threads(threads)
     console = open_console(stderr=True)
     start = time.perf_counter()
     config = _config(output, seed, sizes, threads)
@@ -168,7 +168,8 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
     codec = Codec(tokenizer, model.generation_config)
     console.print(f"Qwen3 model from nothing: {sum(p.numel() for p in model.parameters()) / 1e6:.1f}M parameters")
     sources = [build_source(source, config.seed, config.eval_prompts) for source in config.sources]
-    with open_graders(sources, config) as graders:
+    threads = use_threads(model, config.threads)
+    with open_graders(sources, config) as graders, threads.while_sampling():
         engine = NativeEngine(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype)
         metrics, groups = evaluate(engine, codec, sources, graders, config)
     if "accuracy" not in metrics:

@@ -11,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
 
 from verigym.envs.contract.errors import UsageError, error_context
@@ -28,10 +27,12 @@ from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_a
 from verigym.trainer.stages.selection import Candidate, Condition, select, text_key
 from verigym.trainer.tasks.mixture import Mixture, Source, build_source
 from verigym.trainer.tasks.too_long import refuse_many
+from verigym.trainer.threads import own_threads, use_sampling_threads
 
 logger = logging.getLogger("verigym.trainer")
 
 
+@own_threads()
 def sample(config: SampleConfig) -> Path:
     """Run the stage `sample`, or resume it where an earlier call stopped; return the path of the data set, `data.jsonl`.
 
@@ -43,8 +44,6 @@ def sample(config: SampleConfig) -> Path:
         Interrupted: Ctrl-C; the same call resumes.
     """
     transformers.utils.logging.disable_progress_bar()
-    if config.threads:
-        torch.set_num_threads(config.threads)
     prepare(config.output)
     run = config.as_run(config.model)
     sources = [build_source(source, config.seed, 1) for source in config.sources]
@@ -56,6 +55,7 @@ def sample(config: SampleConfig) -> Path:
     }
     with locked(config.output), open_graders(sources, run) as graders:
         model, tokenizer = load_model(config.model, pick_device(config.device))
+        use_sampling_threads(model, config.threads, config.output)
         codec = Codec(tokenizer, model.generation_config)
         tasks, left_out = draw(sources, config, config.prompts, codec)
         free = FREE_FIELDS | {"model", "keep", "keep_if", "at_most", "least_reward"}

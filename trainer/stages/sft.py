@@ -21,12 +21,14 @@ from verigym.trainer.stages.examples import Example, Pair, demonstrations, read_
 from verigym.trainer.stages.packing import packed_passes
 from verigym.trainer.stages.step_run import PolicyRun, Target, prepare_stage
 from verigym.trainer.tasks.too_long import refuse_many
+from verigym.trainer.threads import own_threads
 
 logger = logging.getLogger("verigym.trainer")
 
 T = TypeVar("T")
 
 
+@own_threads()
 def sft(config: SftConfig) -> Path:
     """Fine-tune a model on completions, and return the final model's folder.
 

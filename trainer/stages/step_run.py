@@ -16,7 +16,7 @@ import transformers
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.checkpoints import store as checkpoint
 from verigym.trainer.checkpoints.input_hashes import model_digest
-from verigym.trainer.checkpoints.run_record import record_start
+from verigym.trainer.checkpoints.run_record import record_start, record_threads
 from verigym.trainer.checkpoints.tensors import save_tensors
 from verigym.trainer.distributed.sharded_checkpoint import restore
 from verigym.trainer.learner.optimizers import build_optimizer, clipped_step, learning_rate
@@ -29,6 +29,7 @@ from verigym.trainer.monitoring.logs import RunLog, open_log
 from verigym.trainer.monitoring.progress import Progress, StopRequest
 from verigym.trainer.monitoring.trackers import require_trackers
 from verigym.trainer.stages.config import FitFields, StepFields
+from verigym.trainer.threads import use_threads
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -46,14 +47,12 @@ def reached(target: Target | None, metrics: Mapping[str, Any]) -> bool:
 
 
 def prepare_stage(config: StepFields) -> None:
-    """Make the stage's output folder and set the number of threads.
+    """Make the stage's output folder.
 
     Raises:
         UsageError: the folder cannot be used, or the package of a logger is missing.
     """
     transformers.utils.logging.disable_progress_bar()
-    if config.threads:
-        torch.set_num_threads(config.threads)
     require_trackers(config.loggers)
     checkpoint.prepare(config.output)
 
@@ -81,6 +80,7 @@ class StepRun(ABC):
         newest = checkpoint.latest(self.checkpoints, self.made_with, 10**9, config)
         self.device = pick_device(config.device)
         self.model, tokenizer = self.load(newest[0] if newest else None)
+        self.threads = use_threads(self.model, config.threads, config.output, alike=True)
         self.codec = Codec(tokenizer, getattr(self.model, "generation_config", None))
         self.optimizer = build_optimizer(self.model.parameters(), config)
         self.done = 0
@@ -128,12 +128,14 @@ class StepRun(ABC):
             raise UsageError(f"steps: the run in {config.output} has already done {self.done}, more than {steps}")
         checkpoint.write_config(config.output, config)
         record_start(config.output, self.made_with, {"model": model_digest(config.model), **self.inputs}, self.done)
+        record_threads(config.output, "policy", self.threads)
         log = open_log(config, self.done if self.resumed else None)
         with StopRequest() as stop, Progress(steps, self.done, title=self.title, shown=("loss",)) as progress:
             try:
                 numbers = size(sum(parameter.numel() for parameter in self.model.parameters()))
                 going = f"; resuming from step {self.done}" if self.done else ""
-                progress.say(f"{self.title} of {config.model} ({numbers} parameters) on {self.device}: {steps} steps{going}")
+                where = f"{self.device}, {self.threads}"
+                progress.say(f"{self.title} of {config.model} ({numbers} parameters) on {where}: {steps} steps{going}")
                 evaluated = {row["step"]: row for row in log.history() if row["kind"] == "eval"}
                 metrics = evaluated.get(self.done) or self._evaluate_if_due(evaluate, log, steps, progress, target)
                 while self.done < steps and not reached(target, metrics):

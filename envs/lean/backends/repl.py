@@ -24,8 +24,8 @@ from verigym.envs.lean.compile import LeanBox
 from verigym.envs.lean.task import LeanLimits, LeanReference, solution_file
 from verigym.envs.lean.toolchain import Toolchain
 from verigym.sandbox import Sandbox, SandboxFailure
+from verigym.sandbox.cores import usable_cores
 from verigym.sandbox.job import Job
-from verigym.sandbox.pool import usable_cores
 
 logger = logging.getLogger("verigym.lean")
 

@@ -109,7 +109,7 @@ def _show_memory(settings: TrainConfig, processes: int) -> dict[str, Any]:
 def quickstart(
     output: Annotated[Path, typer.Option(help="Folder for the model, the logs and the report.")] = Path("runs/quickstart"),
     seed: Annotated[int, typer.Option(help="Key of all randomness.")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; torch's choice by default.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; by default chosen by size and cores.")] = None,
     steps: Annotated[
         int | None,
         typer.Option(

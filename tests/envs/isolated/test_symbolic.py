@@ -13,6 +13,7 @@ from processes import alive, children
 from verigym.envs import EnvironmentFailure
 from verigym.envs.isolated import client
 from verigym.envs.isolated.client import MathVerifyResult, SymbolicLimit, compare
+from verigym.sandbox.cores import THREAD_VARIABLES
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -195,7 +196,7 @@ def test_the_worker_gets_no_environment() -> None:
         lack("root", "only root may read the environment of a process that is not dumpable")
     with open(f"/proc/{worker.process.pid}/environ", "rb") as file:
         names = {entry.partition(b"=")[0] for entry in file.read().strip(b"\x00").split(b"\x00")}
-    assert names == {b"PYTHONHASHSEED", b"PYTHONPATH"}
+    assert names == {b"PYTHONHASHSEED", b"PYTHONPATH", *map(str.encode, THREAD_VARIABLES)}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import atexit
 import gc
 import sys
 
+from verigym.envs.openmp import bound_spinning
+
 
 def load_torch(quiet: bool = False) -> None:
     """Import what every command that trains needs of torch and transformers, and say so on standard error.
@@ -19,6 +21,7 @@ def load_torch(quiet: bool = False) -> None:
     Raises:
         ImportError: a package is not installed; the command line says how to install it.
     """
+    bound_spinning()
     if not quiet:
         print("loading torch and transformers", file=sys.stderr, flush=True)
     collecting = gc.isenabled()

@@ -1,0 +1,41 @@
+"""How many cores this process may use: its affinity, and the CPU quota of its control groups (versions 1 and 2)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from verigym.sandbox.backends.cgroup import group_directories, read_file
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Environment variables that give numerical libraries their number of threads; by default, one per core of the machine."""
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use, at least 1.
+
+    A quota of 1.5 cores counts as 1: with two threads, each would often wait for the other to be let on again.
+    """
+    cores = len(os.sched_getaffinity(0))
+    quota = cpu_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def cpu_quota() -> float | None:
+    """Return the smallest CPU quota, in cores, of this process's control group and those above it; None without a quota."""
+    try:
+        groups = group_directories("cpu", read_file("/proc/self/cgroup"), read_file("/proc/self/mountinfo"))
+    except OSError:
+        return None
+    quotas = [quota for group in groups if (quota := _quota_of(group)) is not None]
+    return min(quotas, default=None)
+
+
+def _quota_of(group: str) -> float | None:
+    with contextlib.suppress(OSError, ValueError):  # version 2: "50000 100000", or "max 100000"
+        quota, period = read_file(f"{group}/cpu.max").split()
+        return None if quota == "max" else int(quota) / int(period)
+    with contextlib.suppress(OSError, ValueError):  # version 1; -1 is no quota
+        quota_us = int(read_file(f"{group}/cpu.cfs_quota_us"))
+        return quota_us / int(read_file(f"{group}/cpu.cfs_period_us")) if quota_us > 0 else None
+    return None
