@@ -105,6 +105,7 @@ def use_sampling_threads(model: Any, given: int | None, output: Path, label: str
     """
     threads = use_threads(model, given, output, label=label)
     record_threads(output, label, threads)
+    logger.info("%s is sampled with %s", label, Threads(threads.sampling, threads.sampling))
     torch.set_num_threads(threads.sampling)
 
 

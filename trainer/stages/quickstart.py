@@ -166,9 +166,10 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
     tokenizer = scratch_tokenizer(tokenizer_texts(examples[:TOKENIZER_TEXTS]))
     model = scratch_qwen3(tokenizer, seed=config.seed)
     codec = Codec(tokenizer, model.generation_config)
-    console.print(f"Qwen3 model from nothing: {sum(p.numel() for p in model.parameters()) / 1e6:.1f}M parameters")
     sources = [build_source(source, config.seed, config.eval_prompts) for source in config.sources]
     threads = use_threads(model, config.threads)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    console.print(f"Qwen3 model from nothing: {parameters / 1e6:.1f}M parameters, {threads}")
     with open_graders(sources, config) as graders, threads.while_sampling():
         engine = NativeEngine(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype)
         metrics, groups = evaluate(engine, codec, sources, graders, config)
