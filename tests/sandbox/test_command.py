@@ -37,7 +37,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     [
         (["a", "b"], ["a", "b"]),
         (["--", "-v", "--wall-s"], ["-v", "--wall-s"]),
-        (["--wall-s", "5", "--", "a b", ""], ["a b", ""]),
+        (["--wall-s", "60", "--", "a b", ""], ["a b", ""]),
     ],
 )
 def test_arguments_of_the_program(after: list[str], given: list[str], program: Callable[..., Path], capsys: Capture) -> None:
@@ -71,7 +71,7 @@ def test_every_limit_is_an_option(limit: str, program: Callable[..., Path], caps
 
 def piped(arguments: list[str], given: bytes) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "verigym", "sandbox", "run", *arguments]
-    return subprocess.run(command, input=given, capture_output=True, timeout=60)
+    return subprocess.run(command, input=given, capture_output=True, timeout=600)
 
 
 def test_a_program_comes_from_standard_input() -> None:
@@ -177,5 +177,5 @@ def test_an_unknown_ending_names_the_known_ones(program: Callable[..., Path], ca
 
 
 def test_the_doctor_cuts_no_advice_off() -> None:
-    done = subprocess.run([sys.executable, "-m", "verigym", "sandbox", "doctor"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-m", "verigym", "sandbox", "doctor"], capture_output=True, text=True, timeout=600)
     assert "…" not in done.stdout and "level " in done.stdout

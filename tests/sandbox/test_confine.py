@@ -47,7 +47,7 @@ def test_files_cannot_be_written_while_pipes_can(tmp_path: Any) -> None:
 
 def test_cpu_time_is_limited() -> None:
     code = "from verigym.sandbox.confine import confine\nconfine(cpu_s=1)\nwhile True: pass"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode < 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=600).returncode < 0
 
 
 def test_the_network_is_gone_where_the_kernel_allows() -> None:

@@ -17,7 +17,7 @@ from verigym.sandbox.backends.local_run import LocalRun
 from verigym.sandbox.inside.walls import cpu_affinity
 from verigym.sandbox.pool import Pool
 
-LIMITS = Limits(wall_s=5, cpu_s=5, memory_mb=256)
+LIMITS = Limits(wall_s=60, cpu_s=5, memory_mb=256)
 USABLE = sorted(os.sched_getaffinity(0))
 WHERE = Program(source="import os\nprint(sorted(os.sched_getaffinity(0)))")
 several = needs("cores")
@@ -117,16 +117,16 @@ def test_when_all_are_busy_each_slot_forks_on_its_own(full: LocalSandbox) -> Non
 
     def work(number: int) -> None:
         with full.slot():
-            everyone.wait(30)
+            everyone.wait(300)
             for _ in range(3):
                 found[number] = full.run(WHERE, b"", LIMITS).stdout.decode().strip()
-            everyone.wait(30)
+            everyone.wait(300)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(len(USABLE))]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert list(found.values()) == [str(USABLE)] * len(USABLE)
     assert sorted(next(iter(os.sched_getaffinity(pid))) for pid in zygotes(full)) == USABLE
 
@@ -207,7 +207,7 @@ def test_all_that_a_quick_program_writes_is_read(box: LocalSandbox, size: int) -
 
 @pytest.mark.parametrize("size", [5_000, 1 << 22], ids=["less than a pipe", "more"])
 def test_a_quick_program_that_writes_too_much_is_still_found_out(box: LocalSandbox, size: int) -> None:
-    result = box.run(Program(source=f"print('x' * {size})"), b"", Limits(wall_s=5, cpu_s=5, memory_mb=256, output_kb=4))
+    result = box.run(Program(source=f"print('x' * {size})"), b"", Limits(wall_s=60, cpu_s=5, memory_mb=256, output_kb=4))
     assert result.status is RunStatus.OUTPUT and len(result.stdout) == 4096
 
 
@@ -267,13 +267,13 @@ def test_workers_that_are_made_when_all_is_busy_use_all_cores_too() -> None:
 
         def work(box: LocalSandbox = box, everyone: threading.Barrier = everyone, found: list[str] = found) -> None:
             with box.slot():
-                everyone.wait(30)
+                everyone.wait(300)
                 found.append(box.run(WHERE, b"", LIMITS).stdout.decode().strip())
 
         threads = [threading.Thread(target=work) for _ in USABLE]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(300)
         box.close()
         assert found == [str(USABLE)] * len(USABLE)

@@ -15,7 +15,7 @@ from verigym.sandbox.backends.bubblewrap import BubblewrapSandbox
 from verigym.sandbox.backends.local import LocalSandbox
 from verigym.sandbox.interpreter import Interpreter
 
-LIMITS = Limits(wall_s=20, memory_mb=128, processes=16)
+LIMITS = Limits(wall_s=120, memory_mb=128, processes=16)
 BURN = """
 import os, threading, time
 for _ in range(6):
@@ -81,7 +81,7 @@ def states(box: Any) -> list[str]:
 
 def settled(box: Any, stopped: int) -> bool:
     """Whether in a while at least so many processes are stopped, and none of the box runs."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         now = states(box)
         if now.count("T") >= stopped and "R" not in now:

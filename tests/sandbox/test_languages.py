@@ -10,7 +10,7 @@ from needs import require
 from verigym.sandbox import Language, Limits, Program, RunStatus, Sandbox, SandboxFailure, languages
 from verigym.sandbox.languages import LANGUAGES, language, register_language
 
-QUICK = Limits(wall_s=5, cpu_s=2, memory_mb=256, output_kb=64)
+QUICK = Limits(wall_s=60, cpu_s=2, memory_mb=256, output_kb=64)
 
 DOUBLE = {
     "python": "print(2 * int(input()))",

@@ -25,7 +25,8 @@ from verigym.sandbox.backends.cgroup import sweep_stale
 from verigym.sandbox.backends.local import LocalSandbox, _closed_to_others
 from verigym.sandbox.view import interpreter
 
-LIMITS = Limits(wall_s=5, cpu_s=5, memory_mb=256)
+# No program here is meant to run into its wall limit, unless it says so: a machine may be as busy as it likes.
+LIMITS = Limits(wall_s=60, cpu_s=5, memory_mb=256)
 DOUBLE = Program(source="print(2 * int(input()))")
 _NOSY = """
 import os, socket
@@ -47,7 +48,7 @@ def box() -> Iterator[LocalSandbox]:
 
 
 def python(box: LocalSandbox, source: str, stdin: bytes = b"", **limits: float) -> str:
-    result = box.run(Program(source=source), stdin, Limits(**{"wall_s": 5, "cpu_s": 5, "memory_mb": 256, **limits}))  # type: ignore[arg-type]
+    result = box.run(Program(source=source), stdin, Limits(**{"wall_s": 60, "cpu_s": 5, "memory_mb": 256, **limits}))  # type: ignore[arg-type]
     assert result.ok, result
     return result.stdout.decode()
 
@@ -61,7 +62,7 @@ def test_a_program_gets_its_input_and_gives_its_output(box: LocalSandbox) -> Non
         0,
         None,
     )
-    assert 0 < result.cpu_s < 5 and 0 < result.wall_s < 5 and 1 < result.memory_mb < 256
+    assert 0 < result.cpu_s < 5 and 0 < result.wall_s < 60 and 1 < result.memory_mb < 256
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,8 @@ def test_a_program_gets_its_input_and_gives_its_output(box: LocalSandbox) -> Non
     ],
 )
 def test_every_end_has_its_status(box: LocalSandbox, source: str, status: RunStatus, message: str) -> None:
-    result = box.run(Program(source=source), b"", Limits(wall_s=1, cpu_s=1, memory_mb=128, output_kb=64))
+    wall_s = 1 if "sleep" in source else 60
+    result = box.run(Program(source=source), b"", Limits(wall_s=wall_s, cpu_s=1, memory_mb=128, output_kb=64))
     assert result.status is status
     assert message in result.message
     assert len(result.stdout) <= 64 * 1024 and len(result.stderr) <= 64 * 1024
@@ -120,9 +122,7 @@ def test_files_go_in(box: LocalSandbox) -> None:
 
 def test_nothing_of_the_host_is_there(box: LocalSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY", "s3cr3t")
-    secret = Path("/tmp/verigym-secret.txt")
-    secret.write_text("s3cr3t")
-    try:
+    with tempfile.NamedTemporaryFile(prefix="verigym-secret-", dir="/tmp"):
         fresh = LocalSandbox(workers=1)
         names = python(
             fresh,
@@ -130,8 +130,6 @@ def test_nothing_of_the_host_is_there(box: LocalSandbox, monkeypatch: pytest.Mon
             f"os.path.exists({str(Path(__file__))!r}))",
         )
         fresh.close()
-    finally:
-        secret.unlink()
     assert "CANARY" not in names and "secret" not in names and names.rstrip().endswith("False")
     if not any(path.startswith("/home/") for path in (sys.prefix, sys.base_prefix)):  # then Python and its packages are there
         assert "'home'" not in names
@@ -180,7 +178,7 @@ print("done")
 def test_sessions_answer_and_say_how_they_ended(box: LocalSandbox) -> None:
     with box.session(
         Program(source="import os\ndef f(n): return 2 * n\ndef die(): os._exit(0)\ndef hang():\n    while True: pass"),
-        Limits(wall_s=1, cpu_s=1),
+        Limits(wall_s=60, cpu_s=1),
     ) as session:
         assert "f" in session.loaded.names  # type: ignore[union-attr]
         assert [session.call("f", [n]).value for n in (3, -1)] == [6, -2]  # type: ignore[union-attr]
@@ -247,7 +245,7 @@ def test_a_killed_worker_costs_no_verdict() -> None:
 
     def kill() -> None:
         for times in range(1, 4):
-            until = time.monotonic() + 60
+            until = time.monotonic() + 600
             while len(verdicts) < 2 * times and time.monotonic() < until:
                 time.sleep(0.01)
             send(signal.SIGKILL, [worker.process.pid for worker in list(sandbox._pool._all.values())])
@@ -271,10 +269,9 @@ def test_a_killed_worker_costs_no_verdict() -> None:
 def test_five_hundred_at_once_all_get_their_own_answer(box: LocalSandbox) -> None:
     before, held = Traces(), Held()
     with ThreadPoolExecutor(500) as threads:
-        answers = list(threads.map(lambda n: box.run(DOUBLE, b"%d\n" % n, Limits(wall_s=30, cpu_s=5)).stdout, range(500)))
+        answers = list(threads.map(lambda n: box.run(DOUBLE, b"%d\n" % n, Limits(wall_s=600, cpu_s=5)).stdout, range(500)))
     assert answers == [b"%d\n" % (2 * n) for n in range(500)]
-    left = before.left()
-    assert "mounts" not in left
+    assert not before.left(but=("processes", "cgroups"))  # of workers, which stay
     assert len(held.new_descriptors()) <= 8
 
 
@@ -314,7 +311,7 @@ time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", code]) as supervisor:
         try:
-            until = time.monotonic() + 60
+            until = time.monotonic() + 600
             # What waits for the cell, the cell, the run.
             while len((traces := Traces(supervisor.pid)).before["processes"]) < 3 and time.monotonic() < until:
                 time.sleep(0.1)
@@ -322,7 +319,7 @@ time.sleep(600)
         finally:
             supervisor.kill()
     traces.before = {kind: set() if kind != "mounts" else found for kind, found in traces.before.items()}
-    assert set(traces.left(within_s=15)) <= {"cgroups"}
+    assert not traces.left(but=("cgroups",))
     sweep_stale()  # as the next supervisor does
     assert not traces.left()
 
@@ -337,8 +334,8 @@ def test_an_interrupt_ends_the_run() -> None:
     previous = signal.signal(signal.SIGALRM, interrupt)
     try:
         for start in (
-            lambda: sandbox.run(Program(source="import time; time.sleep(60)"), b"", Limits(wall_s=60)),
-            lambda: sandbox.session(Program(source="import time; time.sleep(60)"), Limits(wall_s=60)).__enter__(),
+            lambda: sandbox.run(Program(source="import time; time.sleep(600)"), b"", Limits(wall_s=600)),
+            lambda: sandbox.session(Program(source="import time; time.sleep(600)"), Limits(wall_s=600)).__enter__(),
         ):
             signal.setitimer(signal.ITIMER_REAL, 1.0)
             with pytest.raises(KeyboardInterrupt):
@@ -355,12 +352,13 @@ def test_closing_fails_the_runs_of_other_threads() -> None:
     before = Traces()
     sandbox = LocalSandbox(workers=2)
     with ThreadPoolExecutor(2) as threads:
-        futures = [threads.submit(sandbox.run, Program(source="import time; time.sleep(60)"), b"", LIMITS) for _ in range(2)]
+        sleeper = Program(source="import time; time.sleep(600)")
+        futures = [threads.submit(sandbox.run, sleeper, b"", Limits(wall_s=600)) for _ in range(2)]
         time.sleep(1)
         sandbox.close()
         for future in futures:
             with pytest.raises(SandboxFailure):
-                future.result(timeout=30)
+                future.result(timeout=600)
     assert not before.left()
 
 
@@ -377,7 +375,7 @@ def test_answers_that_are_costly_to_read_are_refused_at_once(box: LocalSandbox) 
     hashes = "from fractions import Fraction\ndef f(n): return {Fraction(k * (2**61 - 1) + 1) for k in range(1500)}"
     for source in (quotes, hashes):
         start = time.process_time()
-        with box.session(Program(source=source), Limits(wall_s=10, cpu_s=10)) as session:
+        with box.session(Program(source=source), Limits(wall_s=60, cpu_s=10)) as session:
             session.call("f", [1])
         assert time.process_time() - start < 3  # unbounded, the first takes a day
 

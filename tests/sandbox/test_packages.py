@@ -200,7 +200,7 @@ assert "site-packages" in verigym.__file__, verigym.__file__
 backend, options, program, places = json.loads(sys.stdin.read())
 try:
     box = open_sandbox(backend, workers=1, packages=["helper"], **options)
-    ran = box.run(Program(source=program, args=(json.dumps(places),)), limits=Limits(wall_s=60, cpu_s=30))
+    ran = box.run(Program(source=program, args=(json.dumps(places),)), limits=Limits(wall_s=300, cpu_s=30))
     print(json.dumps({"level": box.level, **(json.loads(ran.stdout) if ran.ok else {"failed": repr(ran)})}))
 except SandboxFailure as error:
     print(json.dumps({"cannot": str(error)}))
@@ -268,7 +268,7 @@ def test_verigym_that_is_installed_cannot_be_read(kind: str, installed: tuple[Pa
     asked = json.dumps([backend, options, LOOK, places])
     environment = {**os.environ, "PYTHONPATH": others, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [python, "-c", SUPERVISOR], input=asked, env=environment, capture_output=True, text=True, timeout=120, check=False
+        [python, "-c", SUPERVISOR], input=asked, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

@@ -12,7 +12,7 @@ from verigym.sandbox import Limits, Program, TestSuite
 from verigym.sandbox.backends.local import LocalSandbox
 from verigym.sandbox.backends.local_run import LocalRun
 
-LIMITS = Limits(wall_s=5, cpu_s=5, memory_mb=256)
+LIMITS = Limits(wall_s=60, cpu_s=5, memory_mb=256)
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def test_a_session_may_be_closed_by_another_thread() -> None:
     assert session.call("f", [1])
     closer = threading.Thread(target=stack.close)
     closer.start()
-    closer.join(30)
+    closer.join(300)
     results: list[bytes] = []
     others = [threading.Thread(target=lambda: results.append(box.run(Program(source="print(1)")).stdout)) for _ in range(3)]
     for thread in others:
         thread.start()
     for thread in others:
-        thread.join(30)
+        thread.join(300)
     assert results == [b"1\n"] * 3
     assert box.run(Program(source="print(2)")).stdout == b"2\n"
     assert box._pool._free.qsize() == 1
@@ -67,7 +67,7 @@ def test_a_run_that_is_interrupted_leaves_no_worker_behind(two: LocalSandbox, mo
 
 
 def test_whole_floats_are_whole_numbers(box: LocalSandbox) -> None:
-    limits = Limits(wall_s=5, cpu_s=5, memory_mb=256.0, processes=32.0, inodes=100.0)  # type: ignore[arg-type]
+    limits = Limits(wall_s=60, cpu_s=5, memory_mb=256.0, processes=32.0, inodes=100.0)  # type: ignore[arg-type]
     assert (type(limits.memory_mb), type(limits.processes), type(limits.inodes)) == (int, int, int)
     assert box.run(Program(source="print(1)"), b"", limits).ok
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +88,11 @@ class Traces:
     def _now(self) -> dict[str, set[str]]:
         return {"processes": processes(self.supervisor), "mounts": mounts(), "cgroups": cgroups(self.supervisor)}
 
-    def left(self, within_s: float = 5.0) -> dict[str, set[str]]:
-        """Return what is new, after waiting a little for the dying."""
+    def left(self, but: Collection[str] = (), within_s: float = 120.0) -> dict[str, set[str]]:
+        """Return what is new and of no kind in `but`, after waiting for the dying, however long they take."""
         deadline = time.monotonic() + within_s
         while True:
-            left = {kind: new for kind, found in self._now().items() if (new := found - self.before[kind])}
+            left = {kind: new for kind, found in self._now().items() if kind not in but and (new := found - self.before[kind])}
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(0.05)

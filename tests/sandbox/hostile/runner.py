@@ -30,9 +30,11 @@ from verigym.sandbox import Limits, Program, SandboxFailure, open_sandbox  # noq
 
 LANES = 2
 SLACK_S = 1.0
+SLACK_OF_HONEST = 20
+"""How much more time than one honest program took, at the same load, a program may have beyond its limit."""
 BUILD_S = 30.0  # the wall limit of a compiler
 SLACK_KB = 64 << 10
-SETTLE_S = 1.5
+SETTLE_S = 60.0  # ends a hang; the dead are gone in a moment, as soon as the machine has one
 
 
 class Runner:
@@ -58,6 +60,7 @@ class Runner:
         self._roots = roots or (lambda: (os.getpid(),))
         self._pool = ThreadPoolExecutor(LANES)
         self.seconds: dict[str, float] = {}
+        self._honest_s = 0.0
         self._honest = [self._prompt(task, program) for task, program in HONEST]
         self._accept_honest()  # starts the workers, which belong to the picture before
 
@@ -99,11 +102,17 @@ class Runner:
         return [*found, f"I2: processes survive: {sorted(processes.items())[:5]}"] if processes else found
 
     def _accept_honest(self) -> list[str]:
+        took: list[float] = []
+
         def accepted(item: tuple[Any, str]) -> list[str]:
+            start = time.monotonic()
             score = self.environment.score(*item)
+            took.append(time.monotonic() - start)
             return [] if score.reward == 1.0 else [f"I3: the next honest program got {score.status}: {score.reason}"]
 
-        return [note for notes in self._pool.map(accepted, self._honest) for note in notes]
+        found = [note for notes in self._pool.map(accepted, self._honest) for note in notes]
+        self._honest_s = max(took)
+        return found
 
     def _prompt(self, task: str, program: str) -> tuple[Any, str]:
         case = Case("honest", "", task, "ACCEPT", "python", program, "")
@@ -117,7 +126,7 @@ class Runner:
         score = self.environment.score(prompt, case.completion)
         seconds = time.monotonic() - start
         self.seconds[case.id] = seconds
-        failures = [_late(case, seconds)]
+        failures = [self._late(case, seconds)]
         wrong = case.mismatch(score.reward, str(score.status), score.reason)
         return [note for note in (*failures, f"{'I6: ' if score.reward is None else ''}{wrong}" if wrong else "") if note]
 
@@ -131,19 +140,18 @@ class Runner:
                 result = self.box.run(Program(source=case.program, language=case.lang), STDIN, limits)
             except SandboxFailure as error:
                 return [f"I6: {error}"]
-            failures.append(_late(case, time.monotonic() - start))
+            failures.append(self._late(case, time.monotonic() - start))
             said = result.stdout.decode("utf-8", "replace").splitlines()
             failures += [line for line in said if "LEAK" in line or "PWNED" in line]
             if not result.ok:
                 failures.append(f"the probe did not end well: {result.status} {result.message} {result.stderr[-300:]!r}")
         return [note for note in failures if note]
 
-
-def _late(case: Case, seconds: float) -> str:
-    # What is accepted has run all its tests, each under the limit; what is not, ends with the first that fails.
-    tests = len(TASKS[case.task]) if case.expect in ("ACCEPT", "EITHER") else 1
-    allowed = case.wall_s * tests + SLACK_S + (BUILD_S if case.compiled else 0)
-    return f"I1: late: {seconds:.2f} s, allowed are {allowed:g}" if seconds > allowed else ""
+    def _late(self, case: Case, seconds: float) -> str:
+        # What is accepted has run all its tests, each under the limit; what is not, ends with the first that fails.
+        tests = len(TASKS[case.task]) if case.expect in ("ACCEPT", "EITHER") else 1
+        allowed = case.wall_s * tests + SLACK_S + SLACK_OF_HONEST * self._honest_s + (BUILD_S if case.compiled else 0)
+        return f"I1: late: {seconds:.2f} s, allowed are {allowed:g}" if seconds > allowed else ""
 
 
 def _batched(items: Sequence[Case], size: int) -> Iterator[Sequence[Case]]:

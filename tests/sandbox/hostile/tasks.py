@@ -87,8 +87,8 @@ class Case:
     @property
     def wall_s(self) -> float:
         """Wall and CPU limit: short where a program may run into it, long where time must not decide."""
-        if self.expect == "ACCEPT" or self.expect in ("REJECT:memory", "REJECT:output", "REJECT:runtime"):
-            return 10.0
+        if self.expect in ("ACCEPT", "RUN", "REJECT:memory", "REJECT:output", "REJECT:runtime"):
+            return 60.0
         if self.id.startswith("X-B") and self.expect == "REJECT:time":
             return 0.6
         return 1.0 if self.id.split("-")[-1][0] == "B" and self.expect.startswith("REJECT") else 2.0

@@ -54,7 +54,7 @@ def bound(code: str, uid: int = 0, writable: list[Path] | None = None, **data: A
     uid = uid if os.geteuid() == 0 else 0
     arguments = json.dumps([uid, SYSTEM, [str(path) for path in writable or []], data])
     source = f"{ALONE}{BOUND}{code}\nprint(json.dumps(result))"
-    done = subprocess.run([sys.executable, "-c", source, arguments], capture_output=True, text=True, timeout=60, cwd="/")
+    done = subprocess.run([sys.executable, "-c", source, arguments], capture_output=True, text=True, timeout=600, cwd="/")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

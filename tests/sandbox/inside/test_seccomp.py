@@ -70,7 +70,7 @@ def filtered(code: str, uid: int = 0, **options: Any) -> Any:
     calls = [name for name in REFUSED if name in NUMBERS]
     source = f"{ALONE}{CHECKED}{code}\nprint(json.dumps(result))"
     done = subprocess.run(
-        [sys.executable, "-c", source, json.dumps([uid, options, calls])], capture_output=True, text=True, timeout=60, cwd="/"
+        [sys.executable, "-c", source, json.dumps([uid, options, calls])], capture_output=True, text=True, timeout=600, cwd="/"
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -129,14 +129,16 @@ result = [unix, datagrams, connected]
     assert connected == [0, 0]
 
 
-def test_a_datagram_pair_would_reach_any_address(tmp_path: Any) -> None:
+def test_a_datagram_pair_would_reach_any_address() -> None:
     """Why datagram pairs are refused with `deny_sockets`: a connected one still sends wherever it is told to."""
-    code = f"""
+    code = """
+folder = tempfile.mkdtemp(dir="/tmp")
 server = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-listener.bind({str(tmp_path / "listener")!r})
-server[0].sendto(b"past the peer", {str(tmp_path / "listener")!r})
+listener.bind(folder + "/listener")
+server[0].sendto(b"past the peer", folder + "/listener")
 result = listener.recv(100).decode()
+shutil.rmtree(folder)
 """
     assert filtered(code) == "past the peer"
 
@@ -194,9 +196,9 @@ def test_other_calling_conventions_are_deadly(way: str) -> None:
     arguments = json.dumps([0, {}, []])
     whole = ALONE + CHECKED + codes[way]
     free = whole.replace("seccomp.install(program)", "")
-    if subprocess.run([sys.executable, "-c", free, arguments], capture_output=True, timeout=60).returncode == -signal.SIGSEGV:
+    if subprocess.run([sys.executable, "-c", free, arguments], capture_output=True, timeout=600).returncode == -signal.SIGSEGV:
         lack("kernel", "it has no such calls")
-    done = subprocess.run([sys.executable, "-c", whole, arguments], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", whole, arguments], capture_output=True, timeout=600)
     assert done.returncode == -signal.SIGSYS
 
 
@@ -250,7 +252,7 @@ def test_other_languages_work(name: str, deny_sockets: bool) -> None:
     argv, expected = TOOLS[name]
     if shutil.which(argv[0]) is None:
         lack("elsewhere", f"{argv[0]} is not installed")
-    code = f"result = subprocess.run({argv!r}, capture_output=True, text=True, timeout=50).stdout"
+    code = f"result = subprocess.run({argv!r}, capture_output=True, text=True, timeout=500).stdout"
     assert filtered(code, 4242, deny_sockets=deny_sockets) == expected
 
 

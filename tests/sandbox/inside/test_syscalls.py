@@ -30,7 +30,7 @@ def fresh(code: str, *arguments: str) -> Any:
     """Run code in a fresh process and return its `result`."""
     imports = "import json, os, sys\nfrom verigym.sandbox.inside.walls import syscalls as s"
     source = f"{ALONE}{imports}\n{code}\nprint(json.dumps(result))"
-    done = subprocess.run([sys.executable, "-c", source, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", source, *arguments], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
