@@ -22,11 +22,6 @@ def test_every_fault_has_a_test() -> None:
 
 
 def test_they_have_the_marker(request: pytest.FixtureRequest) -> None:
-    marked = {(item.path.relative_to(ROOT).as_posix(), getattr(item, "originalname", "")) for item in request.session.items
-              if item.get_closest_marker("chaos")}  # fmt: skip
-    here = {item.path.relative_to(ROOT).as_posix() for item in request.session.items}
-    assert {one for one in named() if one[0] in here and one in collected(request)} <= marked
-
-
-def collected(request: pytest.FixtureRequest) -> set[tuple[str, str]]:
-    return {(item.path.relative_to(ROOT).as_posix(), getattr(item, "originalname", "")) for item in request.session.items}
+    names = {(item.path, getattr(item, "originalname", "")): item for item in request.session.items}
+    here = {(path.relative_to(ROOT).as_posix(), name): item for (path, name), item in names.items()}
+    assert [one for one in named() if one in here and not here[one].get_closest_marker("chaos")] == []

@@ -98,7 +98,7 @@ def test_everything_is_used(whole: Path, model_folder: Path) -> None:
     assert weights(whole) != (model_folder / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("stop", [1, 3, 6])
+@pytest.mark.parametrize("stop", [1, 5])
 def test_stopped_it_goes_on_with_its_leftovers_and_pools(stop: int, whole: Path, model_folder: Path, tmp_path: Path) -> None:
     run(tmp_path, model_folder, stop)
     run(tmp_path, model_folder)

@@ -6,6 +6,7 @@ import copy
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -87,14 +88,11 @@ GDPO: dict[str, Any] = {"sources": [{"environment": "letters", "advantage": "gdp
     [
         {"truncated": "mask", "max_new_tokens": 1},
         PRESET,
-        {"dynamic_sampling": True},
-        {"replay_share": 0.25},
-        {"overlong_cache": 4},
+        {"dynamic_sampling": True, "replay_share": 0.25, "overlong_cache": 4},
         GDPO,
         {"step_rewards": True, "sources": [{"environment": "arithmetic", "add": {"process": {"weight": 0.5}}}]},
-        {"engine": "vllm-server", "vllm_urls": ["http://127.0.0.1:9"]},
+        {"engine": "vllm-server", "vllm_urls": ["http://127.0.0.1:9"], "advantage": "reinforce++"},
         {"engine": "vllm"},
-        {"advantage": "reinforce++"},
     ],
     ids=str,
 )
@@ -118,8 +116,14 @@ def test_the_measured_updates_happen(
     assert cost.memory.activations > 0
 
 
-def test_the_estimate_is_that_of_the_run_within_a_factor(model_folder: Path, tmp_path: Path) -> None:
-    """Weights, gradients and moments to the byte, activations within a factor of 4 above, seconds within a factor of 3."""
+def test_the_estimate_is_that_of_the_run_within_a_factor(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights, gradients and moments to the byte, activations within a factor of 4 above, seconds within a factor of 3.
+
+    The seconds are those of this process's processor time, which others on the machine leave alone.
+    """
+    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=time.process_time))
     settings = config(model_folder, tmp_path, prompts_per_step=8, micro_batch_tokens=120, eval_every=0, threads=1)
     sources = [build_source(source, 0, 5, {"letters": LettersEnvironment()}) for source in settings.sources]
     ratios = []
@@ -129,13 +133,13 @@ def test_the_estimate_is_that_of_the_run_within_a_factor(model_folder: Path, tmp
             run = Run(settings, sources, graders)
             run.learner.credit = {label: Credit(whole_reward) for label in run.learner.credit}
             saved = SavedBytes(run.learner.model)
-            start = time.perf_counter()
+            start = time.process_time()
             for step in range(3):
                 groups = run.rollouts(step).groups
                 rights = [replace(group, scores=(Score.correct(),) * len(group.scores)) for group in groups]
                 with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
                     run.learner.update(step, rights)
-            seconds = (time.perf_counter() - start) / 3
+            seconds = (time.process_time() - start) / 3
         parameters = list(run.learner.model.parameters())
         moments = [state[name] for state in run.learner.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
         weights = sum(parameter.nbytes for parameter in parameters)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,7 @@ STEPS = 6
 KINDS: dict[str, dict[str, Any]] = {
     "whole model": {},
     "adapters": {"lora_rank": 4, "learning_rate": 0.02},
-    "KL in the reward": {"kl_place": "reward", "kl_estimator": "k1"},
-    "without a shared prompt": {"shared_prefix": False},
+    "KL in the reward": {"kl_place": "reward", "kl_estimator": "k1", "shared_prefix": False},
 }
 
 
@@ -81,15 +82,29 @@ def policy(folder: Path, step: int) -> dict[str, torch.Tensor]:
     return load_file(adapter if adapter.exists() else checkpoint / "model/model.safetensors")
 
 
+@pytest.fixture(scope="module")
+def finished(
+    model_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], tuple[Path, list[dict[str, Any]]]]:
+    """Folder and rows of a run of a kind that was left alone; each is made once."""
+
+    @functools.cache
+    def made(kind: str) -> tuple[Path, list[dict[str, Any]]]:
+        folder = tmp_path_factory.mktemp("finished")
+        return folder, run(folder, model_folder, **KINDS[kind])
+
+    return made
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_so_many_steps_the_policy_becomes_the_reference(kind: str, model_folder: Path, tmp_path: Path) -> None:
-    rows = run(tmp_path, model_folder, **KINDS[kind])
+def test_every_so_many_steps_the_policy_becomes_the_reference(kind: str, finished: Finished) -> None:
+    folder, rows = finished(kind)
     assert [row["reference_step"] for row in rows] == [0, 0, 2, 2, 4, 4]
     for done, origin in ((3, 2), (4, 2), (5, 4), (6, 4)):
-        mine, theirs = kept(tmp_path, done), policy(tmp_path, origin)
+        mine, theirs = kept(folder, done), policy(folder, origin)
         assert mine.keys() == theirs.keys()
         assert all(torch.equal(tensor, theirs[name]) for name, tensor in mine.items())
-        assert any(not torch.equal(tensor, policy(tmp_path, origin + 1)[name]) for name, tensor in mine.items())
+        assert any(not torch.equal(tensor, policy(folder, origin + 1)[name]) for name, tensor in mine.items())
     # Where policy and reference are one, a KL in the loss is 0; one in the reward compares with the sampler's rounding.
     for row in rows:
         near = abs(row["kl"]) < 1e-6
@@ -98,32 +113,33 @@ def test_every_so_many_steps_the_policy_becomes_the_reference(kind: str, model_f
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_stopped_anywhere_it_goes_on_to_the_same_bytes(kind: str, model_folder: Path, tmp_path: Path) -> None:
-    whole = run(tmp_path / "whole", model_folder, **KINDS[kind])
-    for steps in (1, 2, 3, 4, STEPS):
+def test_stopped_anywhere_it_goes_on_to_the_same_bytes(
+    kind: str, finished: Finished, model_folder: Path, tmp_path: Path
+) -> None:
+    folder, whole = finished(kind)
+    for steps in (1, 2, 3, STEPS):
         parts = run(tmp_path / "parts", model_folder, steps=steps, **KINDS[kind])
     assert parts == whole
-    for checkpoint in (tmp_path / "whole/checkpoints").iterdir():
+    for checkpoint in (folder / "checkpoints").iterdir():
         for path in checkpoint.rglob("*.safetensors"):
-            other = tmp_path / "parts" / path.relative_to(tmp_path / "whole")
+            other = tmp_path / "parts" / path.relative_to(folder)
             assert path.read_bytes() == other.read_bytes(), path.name
-    assert (tmp_path / "parts/final/model.safetensors").read_bytes() == (
-        tmp_path / "whole/final/model.safetensors"
-    ).read_bytes()
+    final = "final/model.safetensors"
+    assert (tmp_path / "parts" / final).read_bytes() == (folder / final).read_bytes()
 
 
-def test_earlier_adapters_say_what_the_policy_said(model_folder: Path, tmp_path: Path) -> None:
+def test_earlier_adapters_say_what_the_policy_said(finished: Finished, model_folder: Path) -> None:
     from verigym.trainer.models.lora import opened
 
-    run(tmp_path, model_folder, lora_rank=4, learning_rate=0.02)
+    folder, _ = finished("adapters")
 
     def said(model: Any) -> torch.Tensor:
         with torch.no_grad(), opened(model) as live:
             return row_logprobs(live, [(5, 6, 7)] * 2, [(20, 21, 22), (9, 30)], ForwardOptions(pad_id=0)).logp_BT
 
-    config = settings(tmp_path, model_folder, lora_rank=4, learning_rate=0.02)
-    then = Learner(config, tmp_path / "checkpoints/step-00000002")
-    now = Learner(config, tmp_path / "checkpoints/step-00000004")
+    config = settings(folder, model_folder, lora_rank=4, learning_rate=0.02)
+    then = Learner(config, folder / "checkpoints/step-00000002")
+    now = Learner(config, folder / "checkpoints/step-00000004")
     before = {name: parameter.detach().clone() for name, parameter in now.model.named_parameters()}
     assert torch.equal(said(now.objective.reference), said(then.model))
     assert not torch.equal(said(now.model), said(then.model))
@@ -131,8 +147,8 @@ def test_earlier_adapters_say_what_the_policy_said(model_folder: Path, tmp_path:
 
 
 def test_without_it_the_reference_stays(model_folder: Path, tmp_path: Path) -> None:
-    rows = run(tmp_path, model_folder, reference_every=0)
-    assert [row["kl"] > 1e-6 for row in rows] == [False, True, True, True, True, True]
+    rows = run(tmp_path, model_folder, reference_every=0, steps=4)
+    assert [row["kl"] > 1e-6 for row in rows] == [False, True, True, True]
     assert "reference_step" not in rows[0]
     assert not list(tmp_path.rglob("reference*"))
 

@@ -94,8 +94,7 @@ def test_all_orders_and_engines_play_the_same_episodes(parts: tuple[Any, Codec])
     others = {
         "nothing kept": roll(native(parts, 0), codec, env, "lockstep"),
         "free": roll(native(parts), codec, env, "free"),
-        "free, nothing kept": roll(native(parts, 0), codec, env, "free"),
-        "free, few rows": roll(native(parts, rows_at_a_time=3), codec, env, "free"),
+        "free, nothing kept, few rows": roll(native(parts, 0, rows_at_a_time=3), codec, env, "free"),
         "free, slow": roll(native(parts), codec, ChatEnvironment(most_s=0.05), "free", workers=2),
         "transformers": roll(TransformersEngine(*parts, rows_at_a_time=64, dtype="fp32"), codec, env, "lockstep"),
     }
