@@ -82,10 +82,11 @@ def policy(folder: Path, step: int) -> dict[str, torch.Tensor]:
     return load_file(adapter if adapter.exists() else checkpoint / "model/model.safetensors")
 
 
+Finished = Callable[[str], tuple[Path, list[dict[str, Any]]]]
+
+
 @pytest.fixture(scope="module")
-def finished(
-    model_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], tuple[Path, list[dict[str, Any]]]]:
+def finished(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """Folder and rows of a run of a kind that was left alone; each is made once."""
 
     @functools.cache
