@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from verigym.bench.job import BenchJob, Disagreement, Outcome, described, ordered
 from verigym.bench.verdicts import Tally
 from verigym.grade.reading.records import place
+from verigym.sandbox.cores import usable_cores
 from verigym.terminal import printable
 
 ROWS = (
@@ -115,7 +115,7 @@ def report_document(outcome: Outcome, job: BenchJob) -> dict[str, Any]:
         "machine": {
             "python": platform.python_version(),
             "system": platform.platform(),
-            "cores": len(os.sched_getaffinity(0)),
+            "cores": usable_cores(),
         },
         "interrupted": outcome.interrupted,
         "policy_rows_left_out": outcome.policy_rows_left_out,
