@@ -208,7 +208,7 @@ def test_the_spread_of_the_rewards_is_reported(critic: Critic) -> None:
 
 
 def test_a_run_learns_without_groups(letters_model: Path, tmp_path: Path) -> None:
-    found = run(letters_model, tmp_path, epochs_per_step=2, updates_per_step=2, kl_coef=0.1)
+    found = run(letters_model, tmp_path, epochs_per_step=2, updates_per_step=2, kl_coef=0.1, checkpoint_every=100)
     assert all(row["rows_with_advantage"] == row["trained_rows"] == 6 for row in found)
     for name in ("value_loss", "critic_grad_norm", "grad_norm", "explained_variance"):
         assert all(row[name] != 0 for row in found), name
@@ -235,7 +235,7 @@ def test_stopped_it_goes_on_with_its_critic(letters_model: Path, tmp_path: Path)
 @pytest.fixture(scope="module")
 def plain(letters_model: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("plain")
-    run(letters_model, folder, steps=2, epochs_per_step=2, value_clip=None)
+    run(letters_model, folder, steps=2, epochs_per_step=2, value_clip=None, checkpoint_every=100)
     return weights(folder)
 
 
@@ -253,7 +253,7 @@ def plain(letters_model: Path, tmp_path_factory: pytest.TempPathFactory) -> byte
 def test_every_setting_reaches_the_mathematics(
     setting: dict[str, Any], plain: bytes, letters_model: Path, tmp_path: Path
 ) -> None:
-    run(letters_model, tmp_path, **{"steps": 2, "epochs_per_step": 2, "value_clip": None, **setting})
+    run(letters_model, tmp_path, **{"steps": 2, "epochs_per_step": 2, "value_clip": None, "checkpoint_every": 100, **setting})
     assert weights(tmp_path) != plain
 
 

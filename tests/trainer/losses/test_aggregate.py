@@ -139,7 +139,7 @@ def test_rows_without_trained_tokens_change_nothing(kind, batch, assert_same):
     assert_same(weights(more_BT, kind)[:4], weights(mask_BT, kind))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(
     mask=st.integers(1, MAX_TOKENS).flatmap(
         lambda t: st.lists(st.lists(st.booleans(), min_size=t, max_size=t), min_size=1, max_size=5)

@@ -210,7 +210,7 @@ def test_sapo_fades_on_both_sides(batch):
 token = st.tuples(st.floats(-5, 0), st.floats(-5, 0), st.floats(-3, 3))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(
     rows=st.integers(1, 4).flatmap(lambda t: st.lists(st.lists(token, min_size=t, max_size=t), min_size=1, max_size=3)),
     low=st.floats(0, 1),

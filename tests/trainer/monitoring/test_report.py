@@ -76,6 +76,12 @@ def size(path: Path) -> tuple[int, int]:
     return width, height
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the picture out."""
+    monkeypatch.setattr(report, "_draw", lambda path, panels: path.write_bytes(b""))
+
+
 def test_the_curves_are_a_picture_that_shows_something(output: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     from matplotlib.image import imread
 
@@ -89,6 +95,7 @@ def test_the_curves_are_a_picture_that_shows_something(output: Path, tmp_path_fa
     assert (imread(curves) != imread(blank)).any(axis=-1).sum() > 1000
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_first_and_the_last_evaluation_are_shown(output: Path) -> None:
     _, path = write_report(output, "a run <of> mine", [("gain & more", "<b>+0.3</b>")])
     text = path.read_text(encoding="utf-8")
@@ -125,6 +132,7 @@ def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, monkeypatch: pytest.Mo
     assert drawn["turns of an episode"] == {"tools": [(1, 2.0)]} and drawn["malformed calls, share"] == {"tools": [(1, 0.25)]}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_markup_of_a_completion_stays_text(output: Path) -> None:
     _, path = write_report(output, "run", [])
     page = Page(path.read_text(encoding="utf-8"))
@@ -134,6 +142,7 @@ def test_markup_of_a_completion_stays_text(output: Path) -> None:
     assert page.tags.count("table") == 3, "two evaluations, and the end of training"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_end_of_training_is_shown_with_rewards_components_and_advantages(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
