@@ -47,7 +47,7 @@ def test_attacks(name: str, workers: int) -> None:
     attacked = MAKERS[name]()
     rows = [row for row in ROWS if row["env"] == name]
     failed: list[str] = []
-    with Sessions({attacked.env.name: attacked.env}, workers=workers, timeout_s=60) as sessions:
+    with Sessions({attacked.env.name: attacked.env}, workers=workers, timeout_s=300) as sessions:
         neighbour = Playing(sessions, attacked, "beside all of them")
         neighbour.play(attacked.honest[:1])
         for row in rows:

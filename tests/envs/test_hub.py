@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -46,9 +45,7 @@ def test_a_refusal_is_an_answer(server: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_one_that_is_silent_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        begun = time.monotonic()
         assert "timed out" in no_answer(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout_s=0.2)
-        assert time.monotonic() - begun < 30
 
 
 def test_only_within_the_context_caches_alone_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def test_in_worker_processes_as_here() -> None:
         (env.prompt(row["question"], answer=row["gold"]), Completion(text=row["completion"], finish_reason="stop"))
         for row in rows
     ]
-    with Grader(env, workers=2, timeout_s=60) as grader:
+    with Grader(env, workers=2, timeout_s=300) as grader:
         found = [score.status for score in grader.stream(items)]
     assert found == [env.score(*item).status for item in items]
 
@@ -140,7 +140,7 @@ def test_a_source_of_a_run_names_both() -> None:
         template="program-of-thought",
         shots=1,
         data_dir=SHARED / "data",
-        options={"limits": {"wall_s": 5.0}},
+        options={"limits": {"wall_s": 60.0}},
     )
     source = build_source(config, 0, 2)
     assert source.label == "gsm8k" and source.environment.name == "program_of_thought"

@@ -183,6 +183,6 @@ def test_what_was_read_before_a_break_is_graded(tmp_path, capsys):
 def test_the_real_program(tmp_path):
     """The same through a process: no traceback, the right exit code, nothing on standard output."""
     command = [sys.executable, "-m", "verigym", "grade", "nowhere.jsonl", "--env", "math", "--out", "out.jsonl"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: nowhere.jsonl does not exist\n"

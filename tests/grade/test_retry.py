@@ -24,15 +24,18 @@ class Word(Reference):
     word: str
 
 class Flaky(BaseEnvironment[Word, Options]):
-    """Its back end is down for the prompts that the file `down` lists; `log` says what was judged."""
+    """Its back end is down for the prompts that the file `down` lists; `log` says what was judged; it stops after
+    five where the file `stops` exists."""
 
     name, version, reference_type = "flaky", "1", Word
 
     def judge(self, prompt, reference, completion):
         with open(os.path.join(os.path.dirname(__file__), "log"), "a") as log:
             log.write(prompt.text + "\\n")
-        if os.path.exists(os.path.join(os.path.dirname(__file__), "slow")):
-            time.sleep(0.05)
+        with open(os.path.join(os.path.dirname(__file__), "log")) as log:
+            judged = len(log.readlines())
+        if os.path.exists(os.path.join(os.path.dirname(__file__), "stops")) and judged > 5:
+            time.sleep(600)
         with open(os.path.join(os.path.dirname(__file__), "down")) as down:
             if prompt.text in down.read().split():
                 raise EnvironmentFailure("backend", "the dictionary is down")
@@ -159,19 +162,19 @@ def test_killed_while_it_retries(folder: Path) -> None:
     down(folder, *range(0, 40, 2))
     assert main(arguments(folder)) == 1
     down(folder)
-    (folder / "slow").touch()
+    (folder / "stops").touch()
     out = folder / "out.jsonl"
     command = [sys.executable, "-m", "verigym", *arguments(folder)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    journal, deadline = sidecar(out, "retried.jsonl"), time.monotonic() + 60
+    journal, deadline = sidecar(out, "retried.jsonl"), time.monotonic() + 600
     while not journal.exists() or journal.read_bytes().count(b"\n") < 3:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     done = journal.read_bytes().count(b"\n")
-    assert 3 <= done < 20 and len(lines(out)) == 40
-    (folder / "slow").unlink()
+    assert 3 <= done <= 5 and len(lines(out)) == 40
+    (folder / "stops").unlink()
     down(folder)
     assert main(arguments(folder)) == 0
     assert judged(folder) == [f"p{i}" for i in range(0, 40, 2)][done:]

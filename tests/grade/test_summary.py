@@ -146,7 +146,7 @@ def test_completions_on_which_judge_raised_are_counted_and_fail(tmp_path, monkey
 
 HANGING = RAISING.replace("HARDENED", "False").replace(
     "        return Score.correct()",
-    "        time.sleep(60 * completion.text.startswith('slow'))\n        return Score.correct()",
+    "        time.sleep(600 * completion.text.startswith('slow'))\n        return Score.correct()",
 )
 
 
@@ -156,10 +156,10 @@ def test_texts_that_hang_a_judge_are_counted_and_fail_too(tmp_path, monkeypatch,
     (tmp_path / "hanging_judge.py").write_text(f"import time\n{HANGING}")
     rows = [json.dumps({"prompt": f"q{i}", "completion": text, "word": "a"}) for i, text in enumerate(["a", "slow", "b"])]
     (tmp_path / "o.jsonl").write_text("\n".join(rows))
-    command = ["grade", "o.jsonl", "--env", "hanging_judge:FirstWord", "--out", "s.jsonl", "--workers", "1", "--timeout-s", "1"]
+    command = ["grade", "o.jsonl", "--env", "hanging_judge:FirstWord", "--out", "s.jsonl", "--workers", "1", "--timeout-s", "4"]
     code, printed = main(command), capsys.readouterr()
     summary = json.loads(sidecar(tmp_path / "s.jsonl", "summary.json").read_text())
     assert summary["statuses"] == {"correct": 1, "incorrect": 1, "limit": 1}
-    cause = f"WorkerTimeout: no verdict after 1 s (timeout_s) at judge of {summary['graders'][0].partition('@')[0]}"
+    cause = f"WorkerTimeout: no verdict after 4 s (timeout_s) at judge of {summary['graders'][0].partition('@')[0]}"
     assert (code, summary["judge_exceptions"], summary["first_exception"]) == (1, 1, cause)
     assert f"judge raised on 1 of 3 completions, whose scores are not to be trusted: the first cause, {cause}" in printed.err

@@ -9,6 +9,17 @@ import pytest
 from service_process import Running
 
 
+@pytest.fixture(scope="package", autouse=True)
+def one_context_for_tls() -> Iterator[None]:
+    """Reading all certificates takes a tenth of a second for each client, and no client here speaks TLS."""
+    import httpx
+
+    with pytest.MonkeyPatch.context() as patch:
+        made = httpx.create_ssl_context()
+        patch.setattr("httpx._transports.default.create_ssl_context", lambda *args, **options: made)
+        yield
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """A function that starts services, which are ended after the test."""

@@ -33,7 +33,7 @@ def shell(code: str, folder: Path, **variables: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "no_proxy": "*", **variables}
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
+        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -59,7 +59,7 @@ def test_the_client(service: Running, tmp_path: Path) -> None:
     code = tmp_path / "example.py"
     code.write_text(example("client"))
     environment = {**os.environ, "URL": service.url}
-    done = subprocess.run([sys.executable, code], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, code], env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     first, second, third, last = done.stdout.splitlines()
     assert (first, second, third) == ("1.0 correct", "1.0 0.0", "False user")

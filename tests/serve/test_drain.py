@@ -28,14 +28,14 @@ def slow(count: int, seconds: float, **reference: Any) -> list[dict[str, Any]]:
 
 def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(serve: Serve) -> None:
     service = serve("--env", "math", "--env", "counting_env:Counting", "--workers", "2")
-    with httpx.Client(trust_env=False, timeout=60) as client:
-        content = json.dumps(slow(8, 0.5)).encode()
+    with httpx.Client(trust_env=False, timeout=600) as client:
+        content = json.dumps([*slow(1, 0.0), *slow(8, 1.5)[1:]]).encode()
         with client.stream("POST", f"{service.url}/score/batch", content=content, headers=HEADERS) as batch:
             assert batch.status_code == 200
             lines = batch.iter_lines()
             first = next(lines)
             service.process.send_signal(signal.SIGTERM)
-            end = time.monotonic() + 30
+            end = time.monotonic() + 300
             while (ready := client.get(f"{service.url}/readyz")).status_code == 200:
                 assert time.monotonic() < end
             assert ready.json()["message"].startswith("the service is stopping")
@@ -53,7 +53,7 @@ def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(serve: Serve) ->
 
 def test_what_is_not_graded_in_time_is_to_be_sent_again(serve: Serve) -> None:
     service = serve("--env", "counting_env:Counting", "--limit", "drain_s=0.5")
-    with httpx.Client(trust_env=False, timeout=60) as client:
+    with httpx.Client(trust_env=False, timeout=600) as client:
         content = json.dumps([*slow(1, 0.0), *slow(3, 20.0)[1:]]).encode()
         with client.stream("POST", f"{service.url}/score/batch", content=content, headers=HEADERS) as batch:
             lines = batch.iter_lines()
@@ -72,8 +72,10 @@ def test_a_client_gets_all_verdicts_when_the_time_to_drain_is_over(serve: Serve)
     retries = RetryPolicy(patience_s=120, longest_s=0.5)
     with Client(service.url, retries=retries) as client, ThreadPoolExecutor() as pool:
         alone = pool.submit(lambda: client.score(**slow(1, 3.0)[0]))
+        while service.metric("verigym_items_pending") < 1:
+            time.sleep(0.02)
         batch = pool.submit(lambda: list(client.score_batch([client.item(**item) for item in slow(12, 0.5)[1:]])))
-        while service.metric("verigym_items_pending") < 12:
+        while service.metric("verigym_items_pending") < 6:  # by the time one asks, some may have their verdict
             time.sleep(0.02)
         assert service.stop() == 1
         service = serve("--env", "counting_env:Counting", "--port", str(service.port), ready=False)
@@ -84,37 +86,34 @@ def test_a_client_gets_all_verdicts_when_the_time_to_drain_is_over(serve: Serve)
 
 
 def test_a_second_signal_ends_it_at_once(serve: Serve) -> None:
-    service = serve("--env", "counting_env:Counting")
-    with httpx.Client(trust_env=False, timeout=60) as client:
-        content = json.dumps(slow(2, 25.0)).encode()
+    service = serve("--env", "counting_env:Counting", "--limit", "drain_s=600")
+    with httpx.Client(trust_env=False, timeout=600) as client:
+        content = json.dumps(slow(2, 600.0)).encode()
         with client.stream("POST", f"{service.url}/score/batch", content=content, headers=HEADERS) as batch:
             assert batch.status_code == 200
             service.process.terminate()
             while "draining" not in service.errors.read_text():
                 time.sleep(0.02)
-            begun = time.monotonic()
             service.process.terminate()
-            service.ended()
-            assert time.monotonic() - begun < 20
+            service.ended()  # in two minutes; what it grades takes ten
 
 
 def test_an_idle_service_ends_at_once_and_idle_connections_do_not_hold_it(serve: Serve) -> None:
-    service = serve("--env", "math")
-    with httpx.Client(trust_env=False) as client:
+    service = serve("--env", "math", "--limit", "drain_s=600", "--limit", "idle_s=600")
+    with httpx.Client(trust_env=False, timeout=600) as client:
         client.get(f"{service.url}/healthz")
-        begun = time.monotonic()
-        assert service.stop() == 0
-        assert time.monotonic() - begun < 10
+        assert service.stop() == 0  # in two minutes
 
 
 def test_a_body_that_never_comes_does_not_hold_it(serve: Serve) -> None:
-    service = serve("--env", "math")
+    service = serve("--env", "math", "--limit", "drain_s=600", "--limit", "body_s=600")
     with socket.create_connection(("127.0.0.1", service.port)) as sock:
         sock.sendall(b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
-        time.sleep(0.5)
-        begun = time.monotonic()
-        assert service.stop() == 0
-        assert time.monotonic() - begun < 20  # body_s and drain_s are a minute
+        end = time.monotonic() + 300
+        while not service.metric("verigym_held_bytes"):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert service.stop() == 0  # in two minutes
 
 
 def test_a_worker_that_dies_costs_no_item(serve: Serve, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ TASK = {"environment": "number_guessing", "task": {"index": 3}}
 
 def post(service: Running, path: str, body: Any, **headers: str) -> tuple[int, Any]:
     content = json.dumps(body).encode()
-    answer = httpx.post(f"{service.url}{path}", content=content, headers={**HEADERS, **headers}, timeout=60, trust_env=False)
+    answer = httpx.post(f"{service.url}{path}", content=content, headers={**HEADERS, **headers}, timeout=600, trust_env=False)
     return answer.status_code, answer.json()
 
 
@@ -116,7 +116,7 @@ def test_a_saved_episode_goes_on(service: Running) -> None:
 
 
 def test_episodes_have_limits(serve: Serve) -> None:
-    limits = ["episodes=2", "episode_turns=2", "episode_idle_s=2", "body_bytes=2000", "bodies_bytes=4000"]
+    limits = ["episodes=2", "episode_turns=2", "episode_idle_s=8", "body_bytes=2000", "bodies_bytes=4000"]
     service = serve("--env", "number_guessing", *[part for limit in limits for part in ("--limit", limit)])
     first = opened(service, max_turns=50)
     assert first["max_turns"] == 2
@@ -130,7 +130,7 @@ def test_episodes_have_limits(serve: Serve) -> None:
     status, problem = post(service, f"{path}/turns", {"turn": 2, "text": "c"})
     assert status == 409 and "has had its 2 turns" in problem["message"]
     assert post(service, f"{path}/end", {})[1]["completion"]["finish_reason"] == "turns"
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while service.metric("verigym_episodes_open") or service.metric("verigym_episodes_kept"):
         assert time.monotonic() < end
         time.sleep(0.1)

@@ -39,7 +39,7 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def ask(service: Running, path: str, body: Any, **headers: str) -> tuple[int, Any]:
     content = json.dumps(body).encode()
-    answer = httpx.post(f"{service.url}{path}", content=content, headers={**HEADERS, **headers}, timeout=60, trust_env=False)
+    answer = httpx.post(f"{service.url}{path}", content=content, headers={**HEADERS, **headers}, timeout=600, trust_env=False)
     assert answer.content.isascii()
     return answer.status_code, answer.json()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ Serve = Callable[..., Running]
 BODY = json.dumps(math_item()).encode()
 
 
-def exchange(port: int, *parts: bytes, until: float = 30, pause: float = 0.0) -> bytes:
+def exchange(port: int, *parts: bytes, until: float = 300, pause: float = 0.0) -> bytes:
     """Send parts one after the other, and return all that comes until the other side closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=until) as sock:
         for part in parts:
@@ -65,7 +66,7 @@ def test_a_token_is_demanded_of_everything_but_health(serve: Serve) -> None:
     assert [get(service, path).status_code for path in ("/healthz", "/readyz")] == [200, 200]
     right = {"Authorization": f"Bearer {TOKEN}"}
     assert get(service, "/environments", **right).status_code == 200
-    answer = httpx.post(f"{service.url}/score", content=BODY, headers={**HEADERS, **right}, timeout=60, trust_env=False)
+    answer = httpx.post(f"{service.url}/score", content=BODY, headers={**HEADERS, **right}, timeout=600, trust_env=False)
     assert answer.json()["reward"] == 1.0
     assert get(service, "/environments", **right, Host="elsewhere.example").status_code == 200
     assert TOKEN not in Path(f"/proc/{service.process.pid}/cmdline").read_text()
@@ -81,7 +82,7 @@ def test_an_unauthenticated_body_is_not_waited_for(serve: Serve) -> None:
 @pytest.mark.parametrize("body", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_no_body_is_held_for_a_path_without_a_token(service: Running, path: str, body: str) -> None:
-    answer = exchange(service.port, head(path, body, method="GET"), until=10)
+    answer = exchange(service.port, head(path, body, method="GET"), until=300)
     assert status(answer) == 413 and b"connection: close" in answer.lower()
     assert status(exchange(service.port, head(path, "Content-Length: 0", "Connection: close", method="GET"))) == 200
 
@@ -113,7 +114,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
     clean = {name: value for name, value in os.environ.items() if name != "VERIGYM_TOKEN"}
     command = [sys.executable, "-m", "verigym", "serve", *arguments]
-    return subprocess.run(command, env={**clean, **variables}, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env={**clean, **variables}, capture_output=True, text=True, timeout=600)
 
 
 def test_it_refuses_to_start_off_loopback_without_a_token() -> None:
@@ -147,7 +148,7 @@ def test_hosts_and_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 LIMITS = [
-    *("--limit", "body_bytes=4096", "--limit", "bodies_bytes=4096", "--limit", "head_s=0.6", "--limit", "body_s=0.6"),
+    *("--limit", "body_bytes=4096", "--limit", "bodies_bytes=4096", "--limit", "head_s=3", "--limit", "body_s=3"),
     *("--limit", "batch_items=6", "--limit", "pending_items=8"),
 ]
 
@@ -170,7 +171,7 @@ def tight(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def alive(service: Running) -> None:
-    answer = httpx.post(f"{service.url}/score", content=BODY, headers=HEADERS, timeout=60, trust_env=False)
+    answer = httpx.post(f"{service.url}/score", content=BODY, headers=HEADERS, timeout=600, trust_env=False)
     assert answer.status_code == 200, answer.text
     assert service.metric("verigym_held_bytes") == 0
     assert service.metric("verigym_items_pending") == 0
@@ -184,7 +185,7 @@ def test_a_body_that_is_too_large(tight: Running) -> None:
     chunked = httpx.post(f"{tight.url}/score", content=iter([b" " * 3000] * 3), headers=HEADERS, trust_env=False)
     assert (chunked.status_code, chunked.json()["error"]) == (413, "too_large")
     assert status(exchange(tight.port, head("/score", "Content-Length: 99999999999999999999", "Connection: close"))) == 413
-    with socket.create_connection(("127.0.0.1", tight.port), timeout=30) as sock:
+    with socket.create_connection(("127.0.0.1", tight.port), timeout=300) as sock:
         sock.sendall(head("/score", "Content-Length: 20000000", "Connection: close"))
         sock.sendall(b" " * 20_000_000)  # can be sent to its end, so that every client reads the answer
         assert status(sock.recv(65536)) == 413
@@ -205,15 +206,14 @@ def test_a_body_that_is_too_large(tight: Running) -> None:
 def test_what_never_becomes_a_request_is_ended(tight: Running, parts: list[bytes], expected: int) -> None:
     begun = time.monotonic()
     assert status(exchange(tight.port, *parts)) == expected
-    assert time.monotonic() - begun > 0.5
+    assert time.monotonic() - begun > 2.9
 
 
 def test_a_byte_now_and_then_does_not_keep_a_connection(tight: Running) -> None:
-    drop = [b"GET / HTTP/1.1\r\n", *[f"X-{number}: 1\r\n".encode() for number in range(200)]]
-    begun = time.monotonic()
+    # All parts take ten seconds, and then it is a request, if they are read.
+    drop = [b"GET / HTTP/1.1\r\nHost: localhost\r\n", *[f"X-{number}: 1\r\n".encode() for number in range(200)], b"\r\n"]
     assert status(exchange(tight.port, *drop, pause=0.05)) == 408
-    assert time.monotonic() - begun < 15  # all parts take ten seconds, if they are sent
-    body = [head("/score", "Content-Type: application/json", "Content-Length: 300"), *[b" "] * 200]
+    body = [head("/score", "Content-Type: application/json", "Content-Length: 200"), *[b" "] * 200]
     assert status(exchange(tight.port, *body, pause=0.05)) == 408
     alive(tight)
 
@@ -245,11 +245,11 @@ def test_it_still_works_after_all_that(tight: Running) -> None:
 
 def test_bodies_together_are_limited(tight: Running) -> None:
     opening = head("/score", "Content-Type: application/json", f"Content-Length: {3000 + len(BODY)}")
-    with socket.create_connection(("127.0.0.1", tight.port), timeout=30) as first:
+    with socket.create_connection(("127.0.0.1", tight.port), timeout=300) as first:
         first.sendall(opening + b" " * 3000)
-        end = time.monotonic() + 30
-        while tight.metric("verigym_held_bytes") < 3000:
-            assert time.monotonic() < end
+        # Until it holds the body, or has given it up already.
+        while tight.metric("verigym_held_bytes") < 3000 and not select.select([first], [], [], 0)[0]:
+            pass
         answer = httpx.post(f"{tight.url}/score", content=b" " * 1500 + BODY, headers=HEADERS, trust_env=False)
     assert answer.status_code in (408, 429, 200)  # the first may have been given up meanwhile, which frees what it held
     if answer.status_code == 429:
@@ -262,8 +262,8 @@ def slow_items(count: int, seconds: float) -> list[dict[str, Any]]:
 
 
 def test_too_many_items_get_429_and_when_to_come_again(tight: Running) -> None:
-    with httpx.Client(trust_env=False, timeout=60) as client:
-        body = json.dumps(slow_items(6, 0.5)).encode()
+    with httpx.Client(trust_env=False, timeout=600) as client:
+        body = json.dumps([*slow_items(1, 4.0), *slow_items(5, 0.1)]).encode()
         with client.stream("POST", f"{tight.url}/score/batch", content=body, headers=HEADERS) as first:
             assert first.status_code == 200  # accepted: six of eight
             answer = client.post(f"{tight.url}/score/batch", content=json.dumps([math_item()] * 3).encode(), headers=HEADERS)
@@ -276,10 +276,10 @@ def test_too_many_items_get_429_and_when_to_come_again(tight: Running) -> None:
 
 def test_a_client_that_leaves_frees_its_place(tight: Running) -> None:
     body = json.dumps(slow_items(6, 0.4)).encode()
-    with httpx.Client(trust_env=False, timeout=60) as client:
+    with httpx.Client(trust_env=False, timeout=600) as client:
         with client.stream("POST", f"{tight.url}/score/batch", content=body, headers=HEADERS) as first:
             assert first.status_code == 200
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while tight.metric("verigym_items_pending"):
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -288,7 +288,7 @@ def test_a_client_that_leaves_frees_its_place(tight: Running) -> None:
 
 def test_connections_are_limited_and_the_longest_waiting_makes_room(serve: Serve) -> None:
     service = serve("--env", "math", "--limit", "connections=20", "--limit", "waiting_connections=5")
-    sockets = [socket.create_connection(("127.0.0.1", service.port), timeout=30) for _ in range(12)]
+    sockets = [socket.create_connection(("127.0.0.1", service.port), timeout=300) for _ in range(12)]
     try:
         ended = 0
         for sock in sockets[:6]:
@@ -316,10 +316,10 @@ def test_answers_that_nobody_reads_are_given_up(serve: Serve) -> None:
     body = json.dumps(items).encode()
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.settimeout(60)
+        sock.settimeout(600)
         sock.connect(("127.0.0.1", service.port))
         sock.sendall(head("/score/batch", "Content-Type: application/json", f"Content-Length: {len(body)}") + body)
-        end = time.monotonic() + 100
+        end = time.monotonic() + 600
         while not (service.metric("verigym_items_pending") == 0 and service.metric("verigym_requests_active") == 1):
             assert time.monotonic() < end
             time.sleep(0.1)

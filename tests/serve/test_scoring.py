@@ -16,7 +16,7 @@ from verigym import Score, load
 
 def post(service: Running, path: str, body: Any, **headers: str) -> httpx.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return httpx.post(f"{service.url}{path}", content=content, headers={**HEADERS, **headers}, timeout=60, trust_env=False)
+    return httpx.post(f"{service.url}{path}", content=content, headers={**HEADERS, **headers}, timeout=600, trust_env=False)
 
 
 def lines(response: httpx.Response) -> dict[int, dict[str, Any]]:

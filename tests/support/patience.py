@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 HANG_S = 1800.0
@@ -19,3 +20,11 @@ def wait_for(state: Callable[[], object], process: subprocess.Popen[Any] | None 
         assert code is None or state(), f"the process ended with {code} before it came about"
         assert time.monotonic() < end, f"it did not come about within {HANG_S:g} s"
         time.sleep(0.002)
+
+
+def stands_still(pid: int) -> bool:
+    """Whether SIGSTOP has stopped the process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False

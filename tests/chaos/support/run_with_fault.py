@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
-import threading
 import time
-from pathlib import Path
+from typing import Any
 
 
 def full() -> None:
@@ -29,18 +27,24 @@ def clock() -> None:
     time.time = jumping
 
 
-def begin(fault: str, step: int, output: Path) -> None:
-    """Wait until the step is logged, and let the fault begin."""
-    path = output / "metrics.jsonl"
-    while not path.exists() or path.read_text(encoding="utf-8").count('"kind": "train"') < step:
-        time.sleep(0.002)
-    {"full": full, "clock": clock}[fault]()
+def begin_at(fault: str, step: int) -> None:
+    """Let the fault begin once the step is logged."""
+    from verigym.trainer.monitoring.logs import RunLog
+
+    real = RunLog.metrics
+
+    def logged(self: RunLog, now: int, kind: str, *more: Any, **named: Any) -> Any:
+        row = real(self, now, kind, *more, **named)  # type: ignore[arg-type]
+        if (now, kind) == (step, "train"):
+            {"full": full, "clock": clock}[fault]()
+        return row
+
+    RunLog.metrics = logged  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":
     from verigym.cli import main
 
     name, at, config = sys.argv[1:]
-    folder = Path(json.loads(Path(config).read_text(encoding="utf-8"))["output"])
-    threading.Thread(target=begin, args=(name, int(at), folder), daemon=True).start()
+    begin_at(name, int(at))
     sys.exit(main(["train", "--config", config]))

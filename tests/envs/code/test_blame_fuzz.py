@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sandbox/fuzz"))
 
 import blame
 
-LIMITS = {"wall_s": 5, "cpu_s": 5, "memory_mb": 256}
+LIMITS = {"wall_s": 60, "cpu_s": 5, "memory_mb": 256}
 KILL = "import os\ndef f(n): os.kill(os.getpid(), 9)"
 FORGE = (
     "import sys\nframe = sys._getframe()\nwhile 'TestFault' not in frame.f_globals: frame = frame.f_back\n"

@@ -21,7 +21,7 @@ def env() -> CodeEnvironment:
     "case", [pytest.param(case, marks=[pytest.mark.slow] * (n % 5 > 0), id=case["why"]) for n, case in enumerate(CASES)]
 )
 def test_programs_of_classes(env: CodeEnvironment, case: dict[str, Any]) -> None:
-    prompt = env.prompt("Write it.", tests=[{"type": case["type"], "code": case["test"]}], limits={"wall_s": 5})
+    prompt = env.prompt("Write it.", tests=[{"type": case["type"], "code": case["test"]}], limits={"wall_s": 60})
     score = env.score(prompt, f"~~~python\n{case['program']}\n~~~")
     assert (score.status == "correct") is (case["status"] == "correct"), score.reason
 

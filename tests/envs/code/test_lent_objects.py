@@ -7,7 +7,7 @@ import pytest
 
 from verigym.envs import Status, load
 
-LIMITS = {"wall_s": 5, "cpu_s": 5, "memory_mb": 256}
+LIMITS = {"wall_s": 60, "cpu_s": 5, "memory_mb": 256}
 CLASS = "class B:\n    a = 1\n    _hidden = 2\n    def __init__(self, key=0): self.key = key\n    def twice(self, n): return 2 * n\n"
 
 USED = [

@@ -6,7 +6,7 @@ import pytest
 
 from verigym.envs import Score, Status, load
 
-LIMITS = {"wall_s": 5, "cpu_s": 5, "memory_mb": 256}
+LIMITS = {"wall_s": 60, "cpu_s": 5, "memory_mb": 256}
 
 
 def scored(program: str, test: dict[str, object], **reference: object) -> Score:

@@ -7,7 +7,7 @@ import pytest
 
 from verigym.envs import Status, load
 
-LIMITS = {"wall_s": 5, "cpu_s": 5, "memory_mb": 256}
+LIMITS = {"wall_s": 60, "cpu_s": 5, "memory_mb": 256}
 YES = "    def __eq__(self, other): return True\n    def __ne__(self, other): return False\n    def __hash__(self): return 1\n"
 SINGLETON = (
     "class P(list):\n    only = None\n    def __new__(cls, *a):\n        cls.only = cls.only or list.__new__(cls)\n"

@@ -160,7 +160,7 @@ def test_every_interactive_environment_keeps_the_contract(name: str) -> None:
         verigym.load("number_guessing", reward="falling", turn_rewards=True, numbers=10, guesses=3),
         verigym.load("treasure_rooms", level=5, key_credit=0.5, turn_rewards=True),
         verigym.load("code_with_feedback", public=(2, 0), show_expected=False),
-        ToolEnvironment(verigym.load("math"), tools=[calculator, python(wall_s=5)]),
+        ToolEnvironment(verigym.load("math"), tools=[calculator, python(wall_s=60)]),
         ToolEnvironment(verigym.load("arithmetic"), tools=[calculator]),
     ],
     ids=["falling", "credit", "hidden", "math", "arithmetic"],

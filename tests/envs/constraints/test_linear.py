@@ -46,8 +46,8 @@ def slowest(rows, text, bound_s):
 
 @pytest.mark.usefixtures("extra")
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
-def test_fifty_thousand_characters(rows, unit):
-    assert slowest(rows, unit * (50_000 // len(unit)) + "x", bound_s=2.0) == []
+def test_fifteen_thousand_characters(rows, unit):
+    assert slowest(rows, unit * (15_000 // len(unit)) + "x", bound_s=0.5) == []
 
 
 @pytest.mark.slow
@@ -59,9 +59,9 @@ def test_a_million_characters(rows, name):
 
 def test_finding_an_echo():
     env = ConstraintsEnvironment()
-    text = "a b " * 250_000
+    text = "a b " * 80_000
     prompt = env.prompt(text, instruction_id_list=["punctuation:no_comma"], kwargs=[{}])
     start = time.process_time()
     assert is_echo(prompt, text + text)
-    assert not is_echo(prompt, "b " * 500_000)
-    assert time.process_time() - start < 20
+    assert not is_echo(prompt, "b " * 160_000)
+    assert time.process_time() - start < 6

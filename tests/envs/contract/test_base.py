@@ -136,7 +136,7 @@ def test_failures_explain_themselves():
 def test_import_pulls_in_no_heavy_library():
     heavy = ("torch", "sympy", "numpy", "datasets")
     code = f"import sys, verigym.envs, verigym.envs.grading; print([m for m in {heavy} if m in sys.modules])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     assert out.stdout.strip() == "[]"
 
 

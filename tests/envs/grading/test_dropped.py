@@ -47,7 +47,7 @@ def main():
 def test_a_script_ends(held_by: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"import verigym\n\n{SCRIPTS[held_by]}\n\nif __name__ == '__main__':\n    main()\n")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=3000, cwd=tmp_path)
     assert (done.stdout, done.returncode) == ("[1.0]\n", 0), done.stderr
 
 
@@ -57,7 +57,7 @@ def test_its_workers_end_soon() -> None:
     threads = [thread for thread, _ in grader._engine._slots]
     del grader
     gc.collect()
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while any(thread.is_alive() for thread in threads) and time.monotonic() < until:
         time.sleep(0.01)
     assert not any(thread.is_alive() for thread in threads)
@@ -67,4 +67,4 @@ def test_a_future_keeps_its_grader() -> None:
     env = ExactEnvironment()
     future = Grader(env, workers=1).submit(env.prompt("q", answer="4"), "answer: 4")
     gc.collect()
-    assert future.result(timeout=60).reward == 1.0
+    assert future.result(timeout=300).reward == 1.0

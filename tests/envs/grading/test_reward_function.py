@@ -237,7 +237,7 @@ def test_a_script_from_standard_input_is_refused_in_one_sentence() -> None:
         "import verigym\nif __name__ == '__main__':\n"
         "    print(verigym.reward_function('math', workers=1)(['q'], ['4'], answer=['4']))\n"
     )
-    done = subprocess.run([sys.executable, "-"], input=script, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-"], input=script, capture_output=True, text=True, timeout=600)
     assert done.returncode == 1 and "this one was read from standard input; save it to a file" in done.stderr, done.stderr
 
 

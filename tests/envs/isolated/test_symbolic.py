@@ -3,12 +3,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
 from needs import lack
-from processes import alive, children
+from processes import alive, children, eventually
 
 from verigym.envs import EnvironmentFailure
 from verigym.envs.isolated import client
@@ -41,10 +40,8 @@ def test_compare(gold: str, answer: str, expected: MathVerifyResult) -> None:
 
 @pytest.mark.parametrize("answer", ["10^{10^{10}}", "(10^7)!"])
 def test_a_comparison_is_stopped_at_its_limit_and_the_next_one_works(answer: str) -> None:
-    start = time.monotonic()
     with pytest.raises(SymbolicLimit, match="ran out of time"):
         compare("1", answer, timeout_s=0.5)
-    assert time.monotonic() - start < 30 + client.GRACE_S
     assert compare("1", "1").equal
 
 
@@ -169,13 +166,15 @@ def test_a_worker_killed_during_a_comparison_is_replaced() -> None:
 def test_workers_and_their_children_die_with_a_killed_parent() -> None:
     code = (
         "import threading, time\n"
+        "from pathlib import Path\n"
         "from verigym.envs.isolated import client as symbolic\n"
         "symbolic.compare('1', '1')\n"
-        "work = lambda: symbolic.compare('1', '10^{10^{10}}', timeout_s=60)\n"
+        "work = lambda: symbolic.compare('1', '10^{10^{10}}', timeout_s=600)\n"
         "threading.Thread(target=work, daemon=True).start()\n"
-        "time.sleep(1)\n"
-        "print(*[w.process.pid for w in symbolic._pools['texts'].all], flush=True)\n"
-        "time.sleep(60)\n"
+        "pids = [w.process.pid for w in symbolic._pools['texts'].all]\n"
+        "while not any(Path(f'/proc/{pid}/task/{pid}/children').read_text() for pid in pids): time.sleep(0.05)\n"
+        "print(*pids, flush=True)\n"
+        "time.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -183,10 +182,7 @@ def test_workers_and_their_children_die_with_a_killed_parent() -> None:
         everyone = zygotes + [child for zygote in zygotes for child in children(zygote)]
         assert len(everyone) > len(zygotes)
         parent.kill()
-    deadline = time.monotonic() + 20
-    while any(alive(pid) for pid in everyone) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(alive(pid) for pid in everyone)
+    assert eventually(lambda: not any(alive(pid) for pid in everyone), 300)
 
 
 def test_the_worker_gets_no_environment() -> None:

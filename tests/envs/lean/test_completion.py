@@ -103,7 +103,7 @@ def test_tabs_become_spaces_outside_strings_and_comments():
     assert expand_tabs("by\n\t\tsimp\t\n\t") == "by\n        simp    \n    "
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(HOSTILE, HOSTILE)
 def test_any_text_gives_a_submission_or_a_reason(before, inside):
     for text in (before, fenced(inside), before + fenced(STATEMENT + inside), fenced(inside + STATEMENT + " := by omega")):
@@ -126,4 +126,4 @@ def test_time_grows_with_the_length(piece):
         fenced("open " + repeated(piece)),
     ):
         read(text, unfenced=True)
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < 1

@@ -94,7 +94,7 @@ def test_a_mismatch_closes_it(tmp_path: Path, verdicts: dict[str, Any], why: str
 def test_what_passed_is_believed_for_a_day(tmp_path: Path) -> None:
     prove(Canned(good=ACCEPT, bad=REJECT), tmp_path)
     (note,) = tmp_path.iterdir()
-    old = time.time() - 25 * 3600
+    old = time.time() - 10 * 24 * 3600
     os.utime(note, (old, old))
     with pytest.raises(EnvironmentFailure):
         prove(Canned(good=ACCEPT, bad=ACCEPT), tmp_path)

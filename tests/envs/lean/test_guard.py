@@ -156,14 +156,14 @@ def test_real_proofs_pass():
         assert isinstance(read, str) and read.split() == proof.split(), row["name"]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(HOSTILE)
 def test_any_text_gets_an_answer(text):
     for answer in (refusal(text), file_refusal(text)):
         assert answer is None or ":" in answer or answer == "empty"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(["rfl", "by simp", "(f x)", '"a"', "1", "by\n  exact ⟨a, b⟩"]), st.text(" \n;,.", max_size=3))
 def test_a_command_after_a_proof_is_found(proof, between):
     assert refusal(f"{proof}{between} theorem x : True := trivial") is not None
@@ -174,4 +174,4 @@ def test_time_grows_with_the_length(piece):
     start = time.process_time()
     refusal(repeated(piece))
     refusal("by simp [" + repeated(piece) + "]")
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 0.7

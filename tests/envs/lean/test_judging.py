@@ -18,7 +18,7 @@ from verigym.envs.lean.toolchain import Toolchain
 from verigym.envs.lean.verdict import NoAnswer
 
 REFERENCE = LeanReference(name="target", statement="theorem target : 1 + 1 = 2")
-LIMITS = LeanLimits(wall_s=20, cpu_s=10, memory_mb=256, processes=16, output_kb=64, file_mb=1)
+LIMITS = LeanLimits(wall_s=120, cpu_s=10, memory_mb=256, processes=16, output_kb=64, file_mb=1)
 WRITES = 'printf \'{"nonce": "%s", "verdict": "accept", "reason": "", "axioms": [], "lean": ""}\''
 PRINTS = f"{WRITES} 0; {WRITES} 0 >&2; echo ACCEPT"
 LEFT_ALONE = "answer.json"
@@ -67,7 +67,7 @@ def answer(checker: Checker, monkeypatch: pytest.MonkeyPatch, script: str) -> st
 def test_a_judge_without_a_whole_answer_gives_no_verdict(
     checker: Checker, monkeypatch: pytest.MonkeyPatch, script: str, why: str
 ) -> None:
-    checker.judge_limits = LIMITS.model_copy(update={"cpu_s": 1.0, "wall_s": 10.0})
+    checker.judge_limits = LIMITS.model_copy(update={"cpu_s": 1.0, "wall_s": 120.0})
     with pytest.raises(AssertionError if not why else ValueError, match=why):
         raise ValueError(answer(checker, monkeypatch, script))
 

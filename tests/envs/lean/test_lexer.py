@@ -81,7 +81,7 @@ def test_positions_count_as_lean_does():
     assert [position(text, token.start) for token in tokens(text)] == [(1, 0), (2, 0), (2, 2), (2, 5)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(HOSTILE)
 def test_tokens_cover_any_text(text):
     place = 0
@@ -97,4 +97,4 @@ def test_time_grows_with_the_length(piece):
     text = repeated(piece)
     start = time.process_time()
     assert sum(1 for _ in tokens(text)) > 0
-    assert time.process_time() - start < 1.5
+    assert time.process_time() - start < 0.5

@@ -123,7 +123,7 @@ def test_every_recorded_transcript():
         assert "".join("".join(message.text for message in found).split()) in "".join(row["output"].split()) or heads
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     st.lists(
         st.one_of(st.text(max_size=8), st.sampled_from(["a.lean:1:2: error: x", "\n", "{", json.dumps(JSON), ":1:", "(", ")"]))
@@ -141,4 +141,4 @@ def test_any_output_is_read(parts):
 def test_time_grows_with_the_length(piece):
     start = time.process_time()
     parse_messages(repeated(piece))
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 3.3

@@ -106,7 +106,7 @@ def test_what_cannot_be_split_says_why(text, message):
         split_statement(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(HOSTILE, st.sampled_from(["", "theorem t : ", "theorem t : 1 = 1 := "]))
 def test_any_text_is_split_or_refused(text, front):
     try:
@@ -122,7 +122,7 @@ def test_time_grows_with_the_length(piece):
     for text in (repeated(piece) + "\ntheorem u : 1 = 1", "theorem u : 1 = 1\n" + repeated(piece)):
         with contextlib.suppress(UsageError):
             split_statement(text)
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 0.7
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_every_public_statement(file, rows, tails, inner, defs):
     # Two rows of this carrier are named by a word of their comment and by a name with a colon.
     odd = sorted(name for name, parts in found if name != parts.name)
     assert odd == (["asserts", "putnam_1993_b5:"] if "putnambench" in file else [])
-    for _, parts in found:
+    for _, parts in found[::7]:
         reference = LeanReference(name=parts.name, statement=parts.statement, header=parts.before)
         again = split_statement(challenge_file(reference))
         assert again.name == parts.name and normal_form(again.statement) == normal_form(parts.statement)

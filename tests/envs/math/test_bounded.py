@@ -1,10 +1,9 @@
 """No verdict costs more than a second of CPU at default settings: what SymPy would take longer for is LIMIT."""
 
-import os
 import time
-from pathlib import Path
 
 import pytest
+from symbolic_cpu import workers_cpu_s
 
 from verigym.envs import Status
 from verigym.envs.isolated import client
@@ -12,15 +11,6 @@ from verigym.envs.math.environment import MathEnvironment
 
 MAX_CPU_S = 1.0
 _DETERMINANT = r"\\".join("&".join(f"x_{{{column}{row}}}" for column in range(8)) for row in range(8))
-
-
-def workers_cpu_s() -> float:
-    """Return the CPU seconds of the workers of trees and of all their children that have ended."""
-    ticks = 0
-    for worker in client._pools["trees"].all:
-        fields = Path(f"/proc/{worker.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize(

@@ -132,13 +132,13 @@ PIECES = [
 ]
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(PIECES), max_size=24).map("".join))
 def test_random_pieces(text: str) -> None:
     attempt(text)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60))
 def test_random_text(text: str) -> None:
     attempt(text)

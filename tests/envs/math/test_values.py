@@ -282,12 +282,12 @@ def test_every_expression_equals_itself_and_nothing_else(text: str) -> None:
 @pytest.mark.parametrize(("left", "right"), [(left, right) for left, right, how in rows(DIFFERENT) if how == "probed"])
 def test_no_seed_makes_different_expressions_agree(left: str, right: str) -> None:
     a, b = tree(left), tree(right)
-    verdicts = [compare_values(a, b, str(seed)).verdict for seed in range(25)]
+    verdicts = [compare_values(a, b, str(seed)).verdict for seed in range(9)]
     assert "same" not in verdicts
-    assert verdicts.count("different") >= 23
+    assert verdicts.count("different") >= 8
 
 
 @pytest.mark.parametrize(("left", "right"), [(left, right) for left, right, how in rows(SAME) if how == "probed"])
 def test_no_seed_makes_equal_expressions_differ(left: str, right: str) -> None:
     a, b = tree(left), tree(right)
-    assert {compare_values(a, b, str(seed)).verdict for seed in range(25)} == {"same"}
+    assert {compare_values(a, b, str(seed)).verdict for seed in range(9)} == {"same"}

@@ -103,14 +103,14 @@ def rows(table: str) -> list[tuple[str, ...]]:
 @pytest.mark.slow
 def test_verdicts_do_not_depend_on_the_seed(left: str, right: str, verdict: str) -> None:
     a, b = tree(left), tree(right)
-    assert {compare_values(a, b, str(seed)).verdict for seed in range(12)} == {verdict}
-    assert {compare_values(b, a, str(seed)).verdict for seed in range(3)} == {verdict}
+    assert {compare_values(a, b, str(seed)).verdict for seed in range(5)} == {verdict}
+    assert {compare_values(b, a, str(seed)).verdict for seed in range(2)} == {verdict}
 
 
 @pytest.mark.parametrize(("gold", "answer", "verdict"), rows(DIRECTED))
 def test_the_gold_tells_what_is_an_integer(gold: str, answer: str, verdict: str) -> None:
     a, b = tree(gold), tree(answer)
-    assert {compare_values(a, b, str(seed)).verdict for seed in range(10)} == {verdict}
+    assert {compare_values(a, b, str(seed)).verdict for seed in range(4)} == {verdict}
 
 
 def test_terms_beyond_the_points_are_never_overlooked() -> None:
@@ -118,7 +118,7 @@ def test_terms_beyond_the_points_are_never_overlooked() -> None:
     for term in (*terms, "sum(k, k, 900, n)"):
         for gold in ("factorial(n)", "n**2*2**n"):
             a, b = tree(gold), tree(f"{gold} + {term}")
-            assert "same" not in {compare_values(a, b, str(seed)).verdict for seed in range(8)}
+            assert "same" not in {compare_values(a, b, str(seed)).verdict for seed in range(3)}
 
 
 def test_no_answer_can_be_built_from_the_points_of_another_comparison() -> None:
@@ -160,7 +160,7 @@ HEAVY = [
 def test_one_comparison_has_one_budget(text: str) -> None:
     """The budget is about 75 ms; a machine may be four times slower or busy."""
     node = tree(text)
-    for gold in (tree("1"), tree("x"), tree(f"sin(x)**2 + cos(x)**2 - 1 + {text}")):
+    for gold in (tree("x"), tree(f"sin(x)**2 + cos(x)**2 - 1 + {text}")):
         started = time.thread_time()
         compare_values(gold, node)
         proportional(gold, node)

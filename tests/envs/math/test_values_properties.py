@@ -38,7 +38,7 @@ def _grow(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
 
 
 TREES = st.recursive(_LEAVES, _grow, max_leaves=12)
-SLOW = settings(max_examples=150, deadline=None, derandomize=True)
+SLOW = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 @SLOW
@@ -89,7 +89,7 @@ def test_time() -> None:
         compare_values(a, b)
         return time.thread_time() - started
 
-    @settings(max_examples=600, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=200, deadline=None, derandomize=True, database=None)
     @given(TREES, TREES)
     def measure(a: Node, b: Node) -> None:
         taken.append(seconds(a, b))

@@ -90,12 +90,12 @@ def test_a_worker_killed_from_outside_is_nobodys_fault() -> None:
 
 @pytest.mark.slow
 def test_a_python_session_outlives_its_workers() -> None:
-    env = ToolEnvironment(verigym.load("math"), tools=[calculator, python(wall_s=5)])
+    env = ToolEnvironment(verigym.load("math"), tools=[calculator, python(wall_s=60)])
     task = env.prompt("What is 37 * 41?", answer="1517")
     codes = ("x = 37", "def f(y):\n    return x * y", "f(41)")
     texts = [f"<tool_call>{json.dumps({'name': 'python', 'arguments': {'code': code}})}</tool_call>" for code in codes]
     texts += ['<tool_call>{"name": "calculator", "arguments": {"expression": "37 * 41"}}</tool_call>', r"\boxed{1517}"]
-    with Sessions({env.name: env}, workers=1) as sessions:
+    with Sessions({env.name: env}, workers=1, timeout_s=300) as sessions:
         played = play_on_killing(sessions, sessions.open(task, "3"), texts, task)
         assert sessions.stats.deaths >= len(texts) - 1  # the first may come before there is a worker
     assert played == undisturbed(env, task, texts, "3")
@@ -253,12 +253,12 @@ def test_a_worker_whose_memory_runs_low_retires_between_turns() -> None:
 
 @pytest.mark.slow
 def test_a_kill_takes_what_the_sessions_started() -> None:
-    env = ToolEnvironment(verigym.load("math"), tools=[python(wall_s=5)])
+    env = ToolEnvironment(verigym.load("math"), tools=[python(wall_s=60)])
     task = env.prompt("What is 37 * 41?", answer="1517")
     texts = [
         f'<tool_call>{{"name": "python", "arguments": {{"code": "{code}"}}}}</tool_call>' for code in ("x = 1", "x += 1; x")
     ]
-    with Sessions({"talk": TALK, env.name: env}, workers=1) as sessions:
+    with Sessions({"talk": TALK, env.name: env}, workers=1, timeout_s=300) as sessions:
         episodes = [sessions.open(task, str(seed)) for seed in range(3)]
         wait([episode.turn(texts[0]) for episode in episodes])
         sessions.open(TASK, "0").turn("CHILDREN").result()
@@ -268,9 +268,9 @@ def test_a_kill_takes_what_the_sessions_started() -> None:
         os.kill(worker, signal.SIGKILL)
         answers = [episode.turn(texts[1]).result().reply.messages[0].content for episode in episodes]
         assert answers == ["2\n"] * 3
-        assert eventually(lambda: not any(alive(pid) for pid in started), 60)
+        assert eventually(lambda: not any(alive(pid) for pid in started), 300)
         started = below(workers_of(sessions)[0])
-    assert eventually(lambda: not any(alive(pid) for pid in started), 60)
+    assert eventually(lambda: not any(alive(pid) for pid in started), 300)
 
 
 @pytest.mark.slow
@@ -286,7 +286,7 @@ def test_killing_turns_of_many_episodes_at_once() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(120)
+            thread.join(600)
     for number, episode in results.items():
         if number % 6 == 0:
             assert episode.finish_reason == "limit"

@@ -86,7 +86,7 @@ def _parts() -> dict[str, BaseEnvironment[Any, Any]]:
 _WEIGHT = st.floats(-0.7, 0.7, allow_nan=False)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.tuples(_WEIGHT, _WEIGHT, _WEIGHT), st.integers(0, 60), st.integers(0, 60))
 def test_shaping_never_lifts_a_wrong_answer_above_a_right_one(weights: tuple[float, ...], right: int, wrong: int) -> None:
     given_weights = dict(zip(_parts(), (1.0, *weights), strict=True))

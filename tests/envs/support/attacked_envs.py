@@ -116,7 +116,7 @@ HOUSE: dict[str, Any] = {
     "moves": 9,
 }
 SQUARES = [{"type": "call", "function": "square", "args": [n], "expected": n * n} for n in (3, -2, 71, 0)]
-PATIENT_S, QUICK_S = 20.0, 2.0
+PATIENT_S, QUICK_S = 60.0, 2.0
 """Time limits of programs: one that no attack reaches on a busy machine, and one for those that are about it."""
 
 

@@ -94,7 +94,7 @@ def status(code: int, body: Any = None, **headers: str) -> Step:
 
 def hang(handler: Handler, request: Request) -> None:
     """Say nothing until the server closes."""
-    handler.server.closing.wait(30)
+    handler.server.closing.wait(600)
     handler.close_connection = True
 
 

@@ -84,8 +84,8 @@ NESTS += [
 ]
 """Pieces to repeat: each would take quadratic time in a careless reader."""
 
-LENGTH = 25_000
-"""Characters of a text made of one piece. Quadratic work on as many takes ten seconds or more, linear work a third of one."""
+LENGTH = 8_000
+"""Characters of a text made of one piece. Quadratic work on as many takes a second or more, linear work a twentieth of one."""
 
 
 def repeated(piece):

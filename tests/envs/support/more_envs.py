@@ -21,13 +21,13 @@ class HangingGoldEnvironment(ExactEnvironment):
 
 
 class SlowStartEnvironment(ExactEnvironment):
-    """Needs a second before it can judge."""
+    """Needs three seconds before it can judge."""
 
     name = "slow-start"
     ready = False
 
     def prepare(self) -> None:
-        time.sleep(1)
+        time.sleep(3)
         type(self).ready = True
 
     def judge(self, prompt: Prompt, reference: Answer, completion: Completion) -> Score:

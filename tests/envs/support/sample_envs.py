@@ -218,7 +218,7 @@ class SlowEnvironment(ExactEnvironment):
 
     def judge(self, prompt: Prompt, reference: Answer, completion: Completion) -> Score:
         if len(completion.text) > 100_000:
-            time.sleep(0.4)
+            time.sleep(2.5)
         return super().judge(prompt, reference, completion)
 
 

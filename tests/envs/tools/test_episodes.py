@@ -57,7 +57,7 @@ ENV = ToolEnvironment(verigym.load("math"), tools=[calculator, oracle, broken, s
 TASK = ENV.prompt("What is 37 * 41?", answer="1517")
 
 
-WHOLE = ToolEnvironment(verigym.load("math"), tools=[calculator, python(wall_s=2)])
+WHOLE = ToolEnvironment(verigym.load("math"), tools=[calculator, python(wall_s=60)])
 EXAMPLE = WHOLE.prompt("What is 37 * 41?", answer="1517")
 
 

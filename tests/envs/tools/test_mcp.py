@@ -66,7 +66,7 @@ def there(pid: int) -> bool:
 
 def gone(*pids: int) -> bool:
     """Whether these processes end; a busy machine may take its time."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while any(map(there, pids)) and time.monotonic() < until:
         time.sleep(0.01)
     return not any(map(there, pids))
@@ -75,19 +75,19 @@ def gone(*pids: int) -> bool:
 @pytest.fixture(scope="module")
 def env() -> ToolEnvironment:
     """With the server by hand."""
-    return with_tools([calculator, *mcp_server(BY_HAND, timeout_s=20.0)])
+    return with_tools([calculator, *mcp_server(BY_HAND, timeout_s=120.0)])
 
 
 @pytest.fixture
 def fresh() -> ToolEnvironment:
     """With the server by hand; no call has been answered before."""
-    return with_tools(mcp_server(BY_HAND, timeout_s=20.0))
+    return with_tools(mcp_server(BY_HAND, timeout_s=120.0))
 
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[ToolEnvironment]:
     """With the server by the package, one for all episodes."""
-    yield with_tools(mcp_server(REAL, shared=True, timeout_s=20.0, start_timeout_s=60.0))
+    yield with_tools(mcp_server(REAL, shared=True, timeout_s=120.0, start_timeout_s=300.0))
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     if not mcp_connection._open:
         for thread in threading.enumerate():
             if thread.name == "verigym-mcp":
-                thread.join(60)  # its loop has been stopped; on a busy machine its end takes a moment
+                thread.join(300)  # its loop has been stopped; on a busy machine its end takes a moment
                 assert not thread.is_alive()
 
 
@@ -149,7 +149,7 @@ def test_episodes_share_a_shared_server_and_get_a_new_one_when_it_dies(real: Too
 
 @pytest.mark.slow
 def test_a_server_by_the_package_that_changes_its_tools_is_refused() -> None:
-    session = opened(with_tools(mcp_server(REAL, start_timeout_s=60.0, timeout_s=20.0)))
+    session = opened(with_tools(mcp_server(REAL, start_timeout_s=300.0, timeout_s=120.0)))
     with pytest.raises(EnvironmentFailure, match="it has changed its tools"):
         replies(session, call("learn"), call("total"))
     session.close()
@@ -231,7 +231,7 @@ def test_what_is_our_failure(text: str, kind: str, words: str, fresh: ToolEnviro
 
 
 def test_a_call_is_to_blame_where_the_server_answers_others() -> None:
-    env = with_tools(mcp_server(BY_HAND, timeout_s=20.0))
+    env = with_tools(mcp_server(BY_HAND, timeout_s=120.0))
     refused, broken = call("error", code=-32602, message="odd"), call("error", code=-32603, message="out of order")
     session = opened(env)
     with pytest.raises(EnvironmentFailure, match="error gave error -32603: out of order"):
@@ -384,7 +384,7 @@ def test_a_server_with_other_tools_than_before_is_refused(tmp_path: Path) -> Non
 )
 def test_a_server_that_cannot_be_used_is_refused_when_the_tools_are_made(words: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=f"^mcp_server.*{message}"):
-        mcp_server([*BY_HAND, *words], start_timeout_s=0.5 if words == ["deaf"] else 20.0)
+        mcp_server([*BY_HAND, *words], start_timeout_s=0.5 if words == ["deaf"] else 120.0)
 
 
 @cases(
@@ -443,7 +443,7 @@ def test_calls_from_several_threads(env: ToolEnvironment) -> None:
     del session
     shared.clear()
     assert gone(pid), "the server ends with what shares it"
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while by_hand() and time.monotonic() < until:
         time.sleep(0.01)
 

@@ -12,7 +12,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -91,22 +90,12 @@ def test_the_run_changes_the_weights(uninterrupted: Path, model_folder: Path) ->
 def test_killed_at_any_step_it_ends_with_the_same_bytes(
     attempt: int, uninterrupted: Path, model_folder: Path, tmp_path: Path
 ) -> None:
-    run = command(tmp_path, model_folder)
     target = random.Random(f"kill/{attempt}").randint(1, STEPS - 1)
-    log = tmp_path / "out/metrics.jsonl"
-    killed = [sys.executable, *run[len(warm_python()) :]]
-    process = subprocess.Popen(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 600
-        while not log.exists() or log.read_text().count('"train"') < target:
-            assert process.poll() is None, "the run ended before it could be killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    died = subprocess.run(command(tmp_path, model_folder, f"step-{target}"), capture_output=True, timeout=HANG_S)
+    assert died.returncode == -signal.SIGKILL, died.stderr[-500:]
+    assert len([row for row in metrics(tmp_path) if row["kind"] == "train"]) == target
     assert not (tmp_path / "out/final").exists()
-    subprocess.run(run, check=True, capture_output=True, timeout=HANG_S)
+    subprocess.run(command(tmp_path, model_folder), check=True, capture_output=True, timeout=HANG_S)
     assert weights(tmp_path) == weights(uninterrupted)
     assert metrics(tmp_path) == metrics(uninterrupted)
 

@@ -8,13 +8,13 @@ import copy
 import json
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from letters import LettersEnvironment
+from patience import HANG_S
+from warm_python import warm_python
 
 from verigym.trainer.config.run import build_config
 from verigym.trainer.loop import train
@@ -132,18 +132,10 @@ def test_what_an_earlier_policy_wrote_is_measured_against_its_sampler(
 
 @pytest.mark.slow
 def test_killed_it_goes_on_with_its_leftovers_and_pools(whole: Path, model_folder: Path, tmp_path: Path) -> None:
-    path, log = tmp_path / "config.json", tmp_path / "out/metrics.jsonl"
+    path = tmp_path / "config.json"
     path.write_text(json.dumps(settings(tmp_path, model_folder)))
-    process = subprocess.Popen([sys.executable, str(SCRIPT), str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 120
-        while not log.exists() or log.read_text().count('"train"') < 5:
-            assert process.poll() is None, "the run ended before it could be killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    died = subprocess.run([*warm_python(), str(SCRIPT), str(path), "step-5"], capture_output=True, timeout=HANG_S)
+    assert died.returncode == -signal.SIGKILL, died.stderr[-500:]
     assert not (tmp_path / "out/final").exists()
     run(tmp_path, model_folder)
     assert weights(tmp_path) == weights(whole)

@@ -1,6 +1,6 @@
 """A training run in a process of its own, to be killed: `run_letters.py CONFIG.json [KILL_AT]`.
 
-KILL_AT names a moment in the second checkpoint's writing at which the process kills itself: `tensors` (no manifest yet),
+KILL_AT is `step-N`, the moment at which step N is logged, or names a moment in the second checkpoint's writing at which the process kills itself: `tensors` (no manifest yet),
 `manifest` (all written, not renamed) or `renamed` (renamed, old checkpoints not yet deleted).
 """
 
@@ -12,6 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
+from at_step import signal_at
 from letters import LettersEnvironment
 
 from verigym.trainer.checkpoints import store
@@ -20,7 +21,10 @@ from verigym.trainer.loop import train
 
 
 def kill_at(moment: str) -> None:
-    """Replace a step of the checkpoint's writing by death, the second time it is reached."""
+    """Have the process kill itself at a step, or replace a step of the checkpoint's writing by death, the second time."""
+    if moment.startswith("step-"):
+        signal_at(int(moment.removeprefix("step-")), signal.SIGKILL)
+        return
     target, name = {
         "tensors": (store, "file_sha256"),
         "manifest": (store.os, "replace"),
