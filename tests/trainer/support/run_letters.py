@@ -1,7 +1,8 @@
 """A training run in a process of its own, to be killed: `run_letters.py CONFIG.json [KILL_AT]`.
 
-KILL_AT is `step-N`, the moment at which step N is logged, or names a moment in the second checkpoint's writing at which the process kills itself: `tensors` (no manifest yet),
-`manifest` (all written, not renamed) or `renamed` (renamed, old checkpoints not yet deleted).
+KILL_AT is `step-N`, for the moment at which step N is logged, or a moment in the second checkpoint's writing: `tensors` (no
+manifest yet), `manifest` (all written, not renamed) or `renamed` (renamed, old checkpoints not yet deleted). There the process
+kills itself.
 """
 
 from __future__ import annotations
