@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import re
 import subprocess
@@ -15,7 +16,8 @@ from commands import commands
 from patience import HANG_S
 from rich.table import Table
 from rich.text import Text
-from terminals import ESCAPE, environment, on_a_terminal, verigym
+from terminals import ESCAPE, environment, on_a_terminal
+from warm_python import warm_python
 
 from verigym.cli import main
 from verigym.envs.console import is_plain, open_console, print_table
@@ -43,9 +45,13 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def verigym(*arguments: str) -> list[str]:
+    """Return the command line of a command, in a process that has imported the trainer; it has neither typer nor rich."""
+    return [*warm_python(), "-m", "verigym", *arguments]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", PLAIN)
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize(("name", "kind"), list(zip(SHOWN, itertools.cycle(PLAIN), strict=False)))
 def test_no_escape_code_on_a_plain_terminal(name: str, kind: str, work: Path) -> None:
     _, shown = on_a_terminal(verigym(*SHOWN[name]), work, PLAIN[kind])
     assert shown.strip() and ESCAPE not in shown
