@@ -29,6 +29,8 @@ def shrinker(tmp_path_factory: pytest.TempPathFactory) -> Shrinker:
 def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     teach_golds(monkeypatch)
+    # Pictures are looked at in tests/trainer/monitoring/test_report.py and test_pipeline.py.
+    monkeypatch.setattr("verigym.trainer.monitoring.report._draw", lambda path, panels: path.write_bytes(b""))
 
 
 def rows(folder: Path, kind: str) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ SIZES: dict[str, Any] = {
     "prompts": 2,
     "samples": 2,
     "prompts_at_a_time": 64,
-    "max_new_tokens": 120,
+    "max_new_tokens": 60,
     "overlong_cache": 20,
     "reference_every": 1,
     "rollouts": 2,
