@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import service_process
 from service_process import Running
+from warm_workers import WarmModule
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -17,6 +23,27 @@ def one_context_for_tls() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         made = httpx.create_ssl_context()
         patch.setattr("httpx._transports.default.create_ssl_context", lambda *args, **options: made)
+        yield
+
+
+IMPORTS = """
+import uvicorn.lifespan.on, uvicorn.loops.auto, uvicorn.protocols.http.auto
+import typer.rich_utils, verigym.cli.serve, verigym.serve.app, verigym.serve.server
+import verigym.envs.math.environment, verigym.envs.grading.grader, verigym.envs.sessions
+"""
+
+
+@pytest.fixture(scope="package", autouse=True)
+def services_start_warm() -> Iterator[None]:
+    """Starting Python and importing the service is most of what many a test here would take."""
+
+    def start(command: list[str], **options: Any) -> subprocess.Popen[str]:
+        stderr, cwd, env = options["stderr"].fileno(), str(options["cwd"]), options["env"]
+        assert command[:2] == [sys.executable, "-m"]
+        return WarmModule(IMPORTS, command[2:], cwd, env, stderr)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service_process, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE))
         yield
 
 

@@ -20,8 +20,13 @@ from verigym.sandbox import SandboxFailure
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES = {case.id: case for case in load_cases()}
-# As another user, what depends on who one is: all but compilers and most of what just waits for a limit.
-ORDINARY = [case.id for case in CASES.values() if not case.compiled and not case.id.startswith("X-B")]
+# As another user, what depends on who one is: escapes and limits, but neither compilers nor most of what just waits for one;
+# and of the programs that forge verdicts, or are honest, a quarter.
+ORDINARY = [
+    case.id
+    for number, case in enumerate(CASES.values())
+    if not case.compiled and not case.id.startswith("X-B") and (case.id.removeprefix("X-")[0] in "BC" or number % 4 == 0)
+]
 USER = 4242
 pytestmark = pytest.mark.slow
 
