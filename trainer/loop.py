@@ -117,6 +117,8 @@ class Run:
         self.builder = BatchBuilder(config, sources, self.learner.credit)
         self.causes = Causes()
         self.ahead = Ahead()
+        self.tell: Callable[[Callable[[], str]], None] | None = None
+        """Shows how far the sampling of a batch is, unless it runs beside an update."""
         following = 0
         self.done = self.saved = 0
         self.resumed = checkpoint is not None
@@ -160,6 +162,7 @@ class Run:
         with Progress(config.steps, self.done, not world.main) as progress:
             try:
                 learner = self.learner
+                self.tell = progress.present if config.overlap == "none" else None
                 where = str(learner.device), learner.threads, world.size
                 for line in opening(config, self.builder.mixture.sources, learner.model, *where, self.done):
                     progress.say(line)
@@ -303,6 +306,7 @@ class Run:
                 give_up=give_up,
                 episodes=self.episodes,
                 sampling=self.learner.sampling,
+                tell=self.tell,
             )
 
         with self.clock("generate_grade"):
@@ -335,6 +339,7 @@ class Run:
                     lambda: alone and stop.urgent,
                     self.episodes,
                     self.learner.sampling,
+                    progress.present,
                 )
         except Dropped:
             self._stop(stop, log)

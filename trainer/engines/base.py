@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -46,6 +48,29 @@ class Generated:
 
 OnFinished = Callable[[int, int, Generated], None]
 """Called with (prompt index, sample index, completion) when a completion ends. Grading can start while others are sampled."""
+
+
+OnTokens = Callable[[int], None]
+"""Called between tokens with the number of tokens that were sampled since the last call, as far as the engine knows it."""
+
+_on_tokens: ContextVar[OnTokens | None] = ContextVar("on_tokens", default=None)
+
+
+@contextmanager
+def tokens_reported(to: OnTokens) -> Iterator[None]:
+    """Return a context in which engines call `to` between tokens, in the thread that samples. It may raise to stop them."""
+    token = _on_tokens.set(to)
+    try:
+        yield
+    finally:
+        _on_tokens.reset(token)
+
+
+def report_tokens(count: int) -> None:
+    """Call the function of `tokens_reported`, if there is one. Engines call this between tokens."""
+    to = _on_tokens.get()
+    if to is not None:
+        to(count)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.engines.base import Generated, OnFinished
+from verigym.trainer.engines.base import Generated, OnFinished, report_tokens
 from verigym.trainer.engines.native.generate import sample
 from verigym.trainer.logprobs.forward import autocast
 from verigym.trainer.models.codec import Codec
@@ -139,6 +139,7 @@ class _SamplingProcessor(transformers.LogitsProcessor):  # type: ignore[misc]
         uniform_B = None if self.uniforms_BT is None else self.uniforms_BT[:, t].to(scores.device)
         token_B, logp_B = sample(scores, self.temperature, uniform_B)
         self.logprobs.append(logp_B.tolist())
+        report_tokens(len(token_B) - len(self.ended))
         return torch.full_like(scores, float("-inf")).scatter(1, token_B[:, None], 0.0)
 
     def report_ended(self, sequences_BL: torch.Tensor) -> None:

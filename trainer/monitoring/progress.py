@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -147,7 +147,8 @@ class Progress:
         self._console = open_console(stderr=True, quiet=quiet)
         self._steps, self._quiet = steps, quiet
         self._first = self._printed = done
-        self._begun = self._printed_at = time.monotonic()
+        self._done = done
+        self._begun = self._printed_at = self._presented_at = time.monotonic()
         self._bar = None if quiet else open_bar(title, self._console, transient=False)
         if self._bar is not None:
             self._task = self._bar.add_task(f"{done}/{steps}", total=steps, completed=done)
@@ -166,6 +167,20 @@ class Progress:
         """Print `line` unchanged."""
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
+    def present(self, describe: Callable[[], str]) -> None:
+        """Show what `describe` returns about the present step: on a terminal once a second, elsewhere in a line a minute.
+
+        It may be called as often as one likes.
+        """
+        now = time.monotonic()
+        if self._quiet or now - self._presented_at < (1.0 if self._bar is not None else PLAIN_EVERY_S):
+            return
+        self._presented_at = now
+        if self._bar is not None:
+            self._bar.update(self._task, description=f"{self._done}/{self._steps}, {describe()}")
+        else:
+            print(f"{self._title} {self._unit} {self._done + 1} of {self._steps}: {describe()}", file=sys.stderr, flush=True)
+
     def step(self, step: int, metrics: Mapping[str, float], weight: float = 1.0) -> None:
         """Show a finished step.
 
@@ -176,6 +191,7 @@ class Progress:
         """
         self._recent.append((weight, metrics))
         now = time.monotonic()
+        self._done, self._presented_at = step, now
         finished, seconds = step - self._first, now - self._begun
         left = f", {duration(seconds / max(1, finished) * (self._steps - step))} left" if step < self._steps else ""
         if self._bar is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -16,9 +17,10 @@ from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Score, Status, canonical_json
 from verigym.envs.contract.session import opens_sessions
 from verigym.envs.grading import Grader, grades_groups
+from verigym.envs.progress import duration
 from verigym.trainer.advantages.group import centred
 from verigym.trainer.distributed.world import SOLO, World
-from verigym.trainer.engines.base import Engine, EpisodeEngine, Generated, Request, requests_of
+from verigym.trainer.engines.base import Engine, EpisodeEngine, Generated, Request, requests_of, tokens_reported
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.rollout.episodes import EpisodeRow, Episodes
 from verigym.trainer.rollout.turn_order import FreeReplies, abandon, play_turns, plays, settle_all
@@ -94,6 +96,7 @@ def collect(
     give_up: Callable[[], bool] = lambda: False,
     episodes: Episodes | None = None,
     sampling: Callable[[], AbstractContextManager[None]] = nullcontext,
+    tell: Callable[[Callable[[], str]], None] | None = None,
 ) -> list[Group]:
     """Generate completions number `first` to `samples` - 1 of each task, grade each as soon as it ends, and return the groups.
 
@@ -119,6 +122,7 @@ def collect(
         give_up: returns True to stop; called whenever a completion ends, and twice per second during the wait for verdicts.
         episodes: plays the episodes of sources whose environments open sessions.
         sampling: makes the context in which the engine samples; see `Learner.sampling`.
+        tell: called between tokens with a function that describes how far the sampling is; see `Progress.present`.
 
     Raises:
         Dropped: `give_up` returned True.
@@ -141,6 +145,7 @@ def collect(
         give_up,
         episodes,
         sampling,
+        tell,
     )
     sampled = rollout.run(max_new_tokens)
     with rollout.clock("gather"):
@@ -186,6 +191,9 @@ class _Rollout:
     give_up: Callable[[], bool]
     episodes: Episodes | None
     sampling: Callable[[], AbstractContextManager[None]]
+    tell: Callable[[Callable[[], str]], None] | None
+    tokens: int = 0
+    """Sampled so far."""
     rows: dict[tuple[int, int], EpisodeRow] = field(default_factory=dict)
     """The episodes among the completions."""
     generated: dict[tuple[int, int], Generated] = field(default_factory=dict)
@@ -199,13 +207,31 @@ class _Rollout:
         """Sample and grade all tasks, and return the completions and scores of each."""
         try:
             self._open_episodes()
-            with self.sampling():
+            begun = time.monotonic()
+
+            def between_tokens(count: int) -> None:
+                self._poll()
+                self.tokens += count
+                if self.tell is not None:
+                    self.tell(lambda: self._so_far(time.monotonic() - begun, max_new_tokens))
+
+            with self.sampling(), tokens_reported(between_tokens):
                 self._sample(max_new_tokens)
         finally:
             abandon(self.rows.values())
             self._forget(self.rows.values())
         scores = self._scores()
         return [self._fields([(i, g) for g in range(len(keys))], scores) for i, keys in enumerate(self.keys)]
+
+    def _so_far(self, seconds: float, max_new_tokens: int) -> str:
+        """Describe how far the sampling is after `seconds`."""
+        count, rate = sum(map(len, self.keys)), self.tokens / max(seconds, 1e-9)
+        said = f"sampling: {len(self.completions)} of {count} completions, {self.tokens:,} tokens, {rate:,.0f} tokens a second"
+        if self.rows or not rate:
+            return said
+        ended = sum(done.length for done in self.generated.values())
+        most = (count - len(self.generated)) * max_new_tokens - (self.tokens - ended)
+        return f"{said}, at most {duration(max(0, most) / rate)} left"
 
     def _sample(self, max_new_tokens: int) -> None:
         if self.rows and plays(self.engine):

@@ -29,6 +29,7 @@ def evaluate(
     give_up: Callable[[], bool] = lambda: False,
     episodes: Episodes | None = None,
     sampling: Callable[[], AbstractContextManager[None]] = nullcontext,
+    tell: Callable[[Callable[[], str]], None] | None = None,
 ) -> tuple[dict[str, float], list[Group]]:
     """Sample and grade completions of every source's held-out prompts; return their metrics and groups.
 
@@ -42,6 +43,7 @@ def evaluate(
         give_up: see `collect`.
         episodes: see `collect`.
         sampling: see `collect`.
+        tell: see `collect`.
 
     Raises:
         Dropped: `give_up` returned True.
@@ -61,6 +63,7 @@ def evaluate(
         give_up=give_up,
         episodes=episodes,
         sampling=sampling,
+        tell=tell,
     )
     metrics = evaluation_metrics(groups, sources, config.eval_samples) | episode_metrics(groups)
     return metrics | {f"{label}/prompts_left_out": float(count) for label, count in too_long.items() if count}, groups

@@ -331,6 +331,7 @@ def sample_all(
                     names=None if by_place else [(ids[n][0], ids[n][2]) for n in numbers],
                     give_up=lambda: stop.urgent,
                     episodes=episodes,
+                    tell=progress.present,
                 )
             except Dropped:
                 raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts") from None

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, requests_of
+from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, report_tokens, requests_of
 from verigym.trainer.engines.native.decoders import Decoder, build_decoder
 from verigym.trainer.engines.native.turn_cache import RowStates, TurnCache
 from verigym.trainer.rng import keyed_uniforms
@@ -140,6 +140,7 @@ def play(
         draws = [row.draws[len(row.tokens)] for row in live] if temperature > 0 else None
         uniform_B = None if draws is None else torch.tensor(draws, dtype=torch.float64, device=logits_BV.device)
         token_B, logp_B = sample(logits_BV, temperature, uniform_B)
+        report_tokens(len(live))
         ended = []
         for number, (row, token, logp) in enumerate(zip(live, token_B.tolist(), logp_B.tolist(), strict=True)):
             if row.done is not None:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, generate_by_play
+from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, generate_by_play, report_tokens
 from verigym.trainer.engines.sampling import Parameter, sampling_parameters
 from verigym.trainer.engines.vllm.calls import Vllm
 from verigym.trainer.models.codec import Codec
@@ -119,6 +119,7 @@ class VllmEngine:
         try:
             add(requests)
             while waiting:
+                report_tokens(len(waiting))  # about one each
                 for name, generated in self.vllm.step():
                     on_finished(*waiting.pop(name).place, generated)
                 if arrivals is not None:

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, generate_by_play
+from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, generate_by_play, report_tokens
 from verigym.trainer.engines.sampling import sampling_parameters
 from verigym.trainer.engines.vllm.client import Client
 from verigym.trainer.engines.vllm.fleet import CHECK_S, Fleet
@@ -209,6 +209,7 @@ class VllmServerEngine:
             while left:
                 answer = self._answer(open_requests, CHECK_S if arrivals is None else ARRIVALS_S)
                 self.fleet.check()
+                report_tokens(0 if answer is None or isinstance(answer.result, BaseException) else answer.result.length)
                 if answer is not None:
                     left -= 1
                     self._take(answer, on_finished)
