@@ -9,7 +9,7 @@ from cases import cases
 from verigym.envs.extraction.fences import blocks, find_program
 
 CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "code_fences.jsonl").read_text().splitlines()]
-MEGABYTE = 1 << 20
+SIZE = 1 << 18
 
 
 @cases("case", CASES, ids=lambda case: case["why"])
@@ -23,32 +23,32 @@ def test_cases(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "`" * MEGABYTE,
-        "```\n" * (MEGABYTE // 4),
-        "```a\n" * (MEGABYTE // 5),
-        "```a\n" * (MEGABYTE // 10) + "```\n" * (MEGABYTE // 10),
-        "~~~```\n" * (MEGABYTE // 7),
-        " " * MEGABYTE,
-        " \t" * (MEGABYTE // 2) + "```",
-        (" " * 1000 + "```\n") * (MEGABYTE // 1000),
-        "\n" * MEGABYTE,
-        "\r\n" * (MEGABYTE // 2),
-        "<think>" * (MEGABYTE // 7),
-        "</think>" * (MEGABYTE // 8),
-        "< " * (MEGABYTE // 2),
-        "```<think>\n" * (MEGABYTE // 11),
-        "```python\nx\n```\n" * (MEGABYTE // 16),
-        "```" + "p" * MEGABYTE,
-        "```" + "{" * MEGABYTE + "\nA\n```",
+        "`" * SIZE,
+        "```\n" * (SIZE // 4),
+        "```a\n" * (SIZE // 5),
+        "```a\n" * (SIZE // 10) + "```\n" * (SIZE // 10),
+        "~~~```\n" * (SIZE // 7),
+        " " * SIZE,
+        " \t" * (SIZE // 2) + "```",
+        (" " * 1000 + "```\n") * (SIZE // 1000),
+        "\n" * SIZE,
+        "\r\n" * (SIZE // 2),
+        "<think>" * (SIZE // 7),
+        "</think>" * (SIZE // 8),
+        "< " * (SIZE // 2),
+        "```<think>\n" * (SIZE // 11),
+        "```python\nx\n```\n" * (SIZE // 16),
+        "```" + "p" * SIZE,
+        "```" + "{" * SIZE + "\nA\n```",
         "\n".join("`" * (3 + n % 500) for n in range(4000)),
     ],
     ids=range(18),
 )
 @pytest.mark.parametrize("method", ["fenced", "fenced_or_all"])
-def test_a_hostile_megabyte_is_read_quickly(text: str, method: Any) -> None:
+def test_a_hostile_text_is_read_quickly(text: str, method: Any) -> None:
     start = time.process_time()
     find_program(text, "python", method)
-    assert time.process_time() - start < 5.0
+    assert time.process_time() - start < 1.5
 
 
 def test_time_grows_with_the_text_and_not_faster() -> None:
