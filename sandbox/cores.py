@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-
-from verigym.sandbox.backends.cgroup import group_directories, read_file
+from collections.abc import Callable
+from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables that give numerical libraries their number of threads; by default, one per core of the machine."""
@@ -39,3 +39,42 @@ def _quota_of(group: str) -> float | None:
         quota_us = int(read_file(f"{group}/cpu.cfs_quota_us"))
         return quota_us / int(read_file(f"{group}/cpu.cfs_period_us")) if quota_us > 0 else None
     return None
+
+
+def group_directories(controller: str, memberships: str, mounts: str) -> list[str]:
+    """Return the directories of the groups with `controller` that this process is in: its own and all above it that it sees.
+
+    Args:
+        controller: a name such as `cpu`.
+        memberships: the text of /proc/self/cgroup.
+        mounts: the text of /proc/self/mountinfo.
+    """
+    found: list[str] = []
+    for number, names, path in (line.split(":", 2) for line in memberships.splitlines()):
+        if number == "0":
+            own = below_mount(mounts, path, lambda kind, _: kind == "cgroup2")
+        elif controller in names.split(","):
+            own = below_mount(mounts, path, lambda kind, options: kind == "cgroup" and controller in options)
+        else:
+            continue
+        if own is not None:
+            found += [own, *map(str, Path(own).parents)]
+    return found
+
+
+def below_mount(mounts: str, path: str, wanted: Callable[[str, list[str]], bool]) -> str | None:
+    """Return the directory of the group `path` in the first mount that holds it and that `wanted` accepts (type, options)."""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        root, mount_point = before.split()[3:5]
+        kind, _, options = after.split()[:3]
+        inside = os.path.relpath(path, root)
+        if wanted(kind, options.split(",")) and not inside.startswith(".."):
+            return os.path.normpath(f"{mount_point}/{inside}")
+    return None
+
+
+def read_file(path: str) -> str:
+    """Return the text of a kernel file."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()

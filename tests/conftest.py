@@ -25,6 +25,7 @@ if _SUPPORT not in sys.path:
 # A check that fails in a shared module shows its values too.
 pytest.register_assert_rewrite(*(path.stem for path in Path(__file__).parent.rglob("support/*.py")))
 
+import command_tree  # noqa: E402, F401
 from catalogue import ROOT, named  # noqa: E402
 from needs import SHARED, require, summary  # noqa: E402
 

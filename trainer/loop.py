@@ -163,7 +163,7 @@ class Run:
             try:
                 learner = self.learner
                 self.tell = progress.present if config.overlap == "none" else None
-                where = str(learner.device), learner.threads, world.size
+                where = str(learner.device), str(learner.threads), world.size
                 for line in opening(config, self.builder.mixture.sources, learner.model, *where, self.done):
                     progress.say(line)
                 self._sync(self.done)

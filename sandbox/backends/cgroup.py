@@ -16,9 +16,10 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+
+from verigym.sandbox.cores import below_mount, read_file
 
 CONTROLLERS = ("memory", "pids")
 
@@ -309,10 +310,10 @@ def find_directories(controller: str, memberships: str, mounts: str) -> tuple[li
     lines = [line.split(":", 2) for line in memberships.splitlines()]
     for _, names, path in lines:
         if controller in names.split(","):
-            directory = _below_mount(mounts, path, lambda kind, options: kind == "cgroup" and controller in options)
+            directory = below_mount(mounts, path, lambda kind, options: kind == "cgroup" and controller in options)
             return ([CgroupDirectory(directory, 1)], "") if directory else ([], "its hierarchy (version 1) is not mounted")
     path = next((path for number, _, path in lines if number == "0"), "")
-    own = _below_mount(mounts, path, lambda kind, _: kind == "cgroup2") if path else None
+    own = below_mount(mounts, path, lambda kind, _: kind == "cgroup2") if path else None
     if own is None:
         return [], "no control groups are mounted"
     usable = []
@@ -321,45 +322,6 @@ def find_directories(controller: str, memberships: str, mounts: str) -> tuple[li
             if controller in read_file(f"{directory}/cgroup.subtree_control").split():
                 usable.append(CgroupDirectory(directory, 2))
     return usable, f"{own} and the group above it give no {controller} controller to groups below (cgroup.subtree_control)"
-
-
-def _below_mount(mounts: str, path: str, wanted: Callable[[str, list[str]], bool]) -> str | None:
-    """Return the directory of the group `path` in the first mount that holds it and that `wanted` accepts (type, options)."""
-    for line in mounts.splitlines():
-        before, _, after = line.partition(" - ")
-        root, mount_point = before.split()[3:5]
-        kind, _, options = after.split()[:3]
-        inside = os.path.relpath(path, root)
-        if wanted(kind, options.split(",")) and not inside.startswith(".."):
-            return os.path.normpath(f"{mount_point}/{inside}")
-    return None
-
-
-def group_directories(controller: str, memberships: str, mounts: str) -> list[str]:
-    """Return the directories of the groups with `controller` that this process is in: its own and all above it that it sees.
-
-    Args:
-        controller: a name such as `cpu`.
-        memberships: the text of /proc/self/cgroup.
-        mounts: the text of /proc/self/mountinfo.
-    """
-    found: list[str] = []
-    for number, names, path in (line.split(":", 2) for line in memberships.splitlines()):
-        if number == "0":
-            own = _below_mount(mounts, path, lambda kind, _: kind == "cgroup2")
-        elif controller in names.split(","):
-            own = _below_mount(mounts, path, lambda kind, options: kind == "cgroup" and controller in options)
-        else:
-            continue
-        if own is not None:
-            found += [own, *map(str, Path(own).parents)]
-    return found
-
-
-def read_file(path: str) -> str:
-    """Return the text of a kernel file."""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()
 
 
 def _write(path: str, value: int) -> None:

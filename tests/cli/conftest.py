@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import command_tree  # noqa: F401
 import pytest
 from needs import lack
 

@@ -1,6 +1,5 @@
 import json
 
-import command_tree  # noqa: F401
 import pytest
 
 CONFIG = """

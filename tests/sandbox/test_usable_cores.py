@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from verigym.sandbox import Limits, Program, Sandbox, cores
-from verigym.sandbox.backends.cgroup import group_directories
-from verigym.sandbox.cores import cpu_quota, usable_cores
+from verigym.sandbox.cores import cpu_quota, group_directories, usable_cores
 
 V1_MOUNTS = (
     "30 25 0:26 / {root}/cpu rw - cgroup cgroup rw,cpu,cpuacct\n31 25 0:27 / {root}/memory rw - cgroup cgroup rw,memory\n"

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from patience import HANG_S
+
 
 def children(parent: int) -> set[int]:
     """Processes whose parent is that one, zombies included; multiprocessing's own resource tracker is not ours to count."""
@@ -48,7 +50,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 5.0) -> bool:
+def eventually(condition: Callable[[], bool], timeout_s: float = HANG_S) -> bool:
     """Wait for a condition."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:

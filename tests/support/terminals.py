@@ -12,6 +12,8 @@ import termios
 from collections.abc import Mapping
 from pathlib import Path
 
+from patience import HANG_S
+
 ESCAPE = "\x1b"
 _DECIDING = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "PY_COLORS", "GITHUB_ACTIONS")
 
@@ -39,7 +41,7 @@ def on_a_terminal(command: list[str], folder: Path, variables: Mapping[str, str]
             break
         shown += part
     os.close(ours)
-    return process.wait(timeout=60), shown.decode(errors="replace")
+    return process.wait(timeout=HANG_S), shown.decode(errors="replace")
 
 
 def verigym(*arguments: str) -> list[str]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import command_tree  # noqa: F401
 import pytest
 import torch
 

@@ -9,14 +9,13 @@ from typing import Any
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.rollout.collect import Group
 from verigym.trainer.tasks.mixture import Source, shares_of
-from verigym.trainer.threads import Threads
 
 REASONS = 3
 """Largest number of reasons for failures of grading that are printed; the most common reasons come first."""
 
 
 def opening(
-    config: TrainConfig, sources: Sequence[Source], model: Any, device: str, threads: Threads, world_size: int, done: int
+    config: TrainConfig, sources: Sequence[Source], model: Any, device: str, threads: str, world_size: int, done: int
 ) -> list[str]:
     """Return the lines that open a run's output.
 
@@ -27,7 +26,7 @@ def opening(
         sources: the mixture.
         model: the policy, a torch module.
         device: cpu or cuda.
-        threads: numbers of CPU threads.
+        threads: the numbers of CPU threads, in words.
         world_size: number of processes that train together.
         done: number of finished steps.
     """

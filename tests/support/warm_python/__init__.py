@@ -38,7 +38,7 @@ def warm_commands() -> str:
 @functools.cache
 def _server() -> str:
     """Start the server of this process and return where it listens."""
-    folder = tempfile.TemporaryDirectory(prefix="warm-python-")
+    folder = tempfile.TemporaryDirectory(prefix="warm-python-", dir="/tmp")  # the path of a socket has at most 107 bytes
     address = f"{folder.name}/socket"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     server = subprocess.Popen(
