@@ -5,7 +5,7 @@ from multiprocessing import util
 from pathlib import Path
 
 import pytest
-from warm_workers import spawnv_passfds
+from warm_workers import AVAILABLE, spawnv_passfds
 
 _SUPPORT = str(Path(__file__).parent / "support")
 if _SUPPORT not in sys.path:
@@ -15,4 +15,5 @@ if _SUPPORT not in sys.path:
 @pytest.fixture(autouse=True)
 def workers_start_warm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting Python and importing the environments is most of what a test with workers would take."""
-    monkeypatch.setattr(util, "spawnv_passfds", spawnv_passfds)
+    if AVAILABLE:
+        monkeypatch.setattr(util, "spawnv_passfds", spawnv_passfds)

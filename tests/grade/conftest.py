@@ -5,10 +5,11 @@ from __future__ import annotations
 from multiprocessing import util
 
 import pytest
-from warm_workers import spawnv_passfds
+from warm_workers import AVAILABLE, spawnv_passfds
 
 
 @pytest.fixture(autouse=True)
 def workers_start_warm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting Python and importing the environments is most of what a test with workers would take."""
-    monkeypatch.setattr(util, "spawnv_passfds", spawnv_passfds)
+    if AVAILABLE:
+        monkeypatch.setattr(util, "spawnv_passfds", spawnv_passfds)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import service_process
 from service_process import Running
-from warm_workers import WarmModule
+from warm_workers import AVAILABLE, WarmModule
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -43,7 +43,8 @@ def services_start_warm() -> Iterator[None]:
         return WarmModule(IMPORTS, command[2:], cwd, env, stderr)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service_process, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE))
+        if AVAILABLE:
+            patch.setattr(service_process, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE))
         yield
 
 

@@ -18,6 +18,9 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import util
 from typing import Any
 
+AVAILABLE = os.uname().machine in ("x86_64", "aarch64") and sys.maxsize > 2**32
+"""Whether the system calls below are those of this machine; elsewhere the tests start their processes as the product does."""
+
 SERVER = """
 import ctypes, fcntl, gc, json, os, resource, signal, socket, sys
 gc.disable()
