@@ -85,6 +85,7 @@ def test_score_of_an_unusable_gold_is_no_score(capsys):
     assert "correct" not in captured.out and "Traceback" not in captured.err
 
 
+@pytest.mark.slow
 def test_check_prints_the_report(capsys):
     assert main(["check", "format"]) == 0
     first, last = capsys.readouterr().out.splitlines()
@@ -177,6 +178,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
     assert "Traceback" not in error
 
 
+@pytest.mark.slow
 def test_output_into_a_closed_pipe(tmp_path):
     command = f"{sys.executable} -m verigym envs | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=HANG_S)

@@ -20,6 +20,7 @@ def ask(messages: object) -> str:
     return f"\\boxed{{{last.content}}}" if last.role == "tool" else CALL
 
 
+@pytest.mark.slow
 def test_a_script_plays_and_its_episode_is_graded_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script, out = tmp_path / "turns.json", tmp_path / "episodes.jsonl"
     script.write_text(json.dumps([f"I compute. {CALL}", r"\boxed{1517}"]))

@@ -88,6 +88,7 @@ def test_an_isolated_callable_that_cannot_be_loaded():
         IsolatedGrader("no_such_module:f").start()
 
 
+@pytest.mark.slow
 def test_a_hang_is_a_limit_and_the_next_case_is_graded(isolated):
     grader = isolated("peers:hangs", timeout_s=0.5)
     verdict = grader.grade(case("hang"))
@@ -97,6 +98,7 @@ def test_a_hang_is_a_limit_and_the_next_case_is_graded(isolated):
     assert grader.grade(case("1")).kind == "accepted"
 
 
+@pytest.mark.slow
 def test_a_death_is_an_error_and_the_next_case_is_graded(isolated):
     grader = isolated("peers:dies")
     verdict = grader.grade(case("die"))
@@ -127,6 +129,7 @@ def test_keys_in_the_environment_do_not_reach_it_and_long_texts_do(isolated, mon
     assert grader.grade(case(longer_than_a_pipe, longer_than_a_pipe)).kind == "accepted"
 
 
+@pytest.mark.slow
 def test_math_verify(isolated):
     grader = isolated("math-verify")
     assert grader.name.startswith("math-verify ")
@@ -157,6 +160,7 @@ def test_replies_that_were_not_agreed(changes):
     assert _checked(AGREED, 7, 1.0) == Verdict("accepted", "r", 0.5)
 
 
+@pytest.mark.slow
 def test_a_process_that_talks_out_of_turn_is_replaced(isolated):
     grader = isolated("peers:chatters")
     assert grader.grade(case("chat")).kind == "accepted"

@@ -79,6 +79,7 @@ def test_whatever_the_name_is_lines_are_formatted(kind: Kind, name: str, tmp_pat
     run(sys.executable, "-m", "ruff", "format", "--check", "--no-cache", *width, ".", cwd=folder)
 
 
+@pytest.mark.slow
 def test_one_file_is_an_environment_and_a_pipeline_trains_on_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -88,6 +88,7 @@ def test_sets_without_golds_load_parse_and_repeat(shared_data, name, split, rows
     assert (report.rows, report.without_gold, report.failures) == (rows, rows, [])
 
 
+@pytest.mark.slow
 def test_math500_is_read_by_columns(shared_data):
     prompts = load("math500", "test", data_dir=shared_data)
     assert len(prompts) == 500 and prompts[3].references["math"].answer == "3"

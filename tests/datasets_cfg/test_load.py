@@ -142,6 +142,7 @@ def test_missing_splits_and_files(make, tmp_path):
         load("gsm8k", "dev")
 
 
+@pytest.mark.slow
 def test_a_hub_out_of_reach_is_one_line():
     program = "from verigym.datasets_cfg import load\ntry: load('gsm8k', 'test')\nexcept ValueError as error: print(error)\n"
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent"}

@@ -111,6 +111,7 @@ def test_verdicts_of_the_library_are_kept_by_the_grader_id_alone() -> None:
     assert cache_code(load("math")) == cache_code(Gate({"format": load("format")}, {"math": load("math")})) == ""
 
 
+@pytest.mark.slow
 def test_of_a_script_all_counts_that_a_judge_may_call(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     text = "from verigym import Score\nfrom helper import MOST\ndef right(a, b): return Score.correct()\n"

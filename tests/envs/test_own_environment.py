@@ -155,6 +155,7 @@ def test_a_class_without_its_methods_is_refused_at_once() -> None:
         register("lacking")(lacking)
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     source = EXAMPLES["environment"].replace('"backwards", "1", Word, WordOptions', '"backwards", Word, WordOptions')
     source = source.replace("name, version, reference_type", "name, reference_type")

@@ -99,6 +99,7 @@ def test_files_that_do_not_match(files, make, message):
         compare(new, old)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_files(files):
     new, old = files
     peaks = []

@@ -180,6 +180,7 @@ def test_what_was_read_before_a_break_is_graded(tmp_path, capsys):
     assert len(out.read_text().splitlines()) > 100
 
 
+@pytest.mark.slow
 def test_the_real_program(tmp_path):
     """The same through a process: no traceback, the right exit code, nothing on standard output."""
     command = [sys.executable, "-m", "verigym", "grade", "nowhere.jsonl", "--env", "math", "--out", "out.jsonl"]

@@ -103,6 +103,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("share", [pytest.param(0.2, marks=pytest.mark.slow), 0.7])
+@pytest.mark.slow
 def test_killed_for_real(longer, tmp_path, share, capsys):
     source, whole = longer
     out = tmp_path / "out.jsonl"

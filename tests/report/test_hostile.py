@@ -94,6 +94,7 @@ def test_nothing_runs_loads_or_appears_in_any_part_of_the_page(report: Path) -> 
 
 
 @needs("chromium")
+@pytest.mark.slow
 def test_what_is_shown_is_the_text_itself(report: Path) -> None:
     with chromium() as page:
         opened(page, report)
@@ -108,6 +109,7 @@ def test_what_is_shown_is_the_text_itself(report: Path) -> None:
 
 
 @needs("chromium")
+@pytest.mark.slow
 def test_the_policy_stops_what_the_page_itself_would_never_do(report: Path) -> None:
     """The second wall: even markup that got in could neither run nor load."""
     attack = """

@@ -74,6 +74,7 @@ def piped(arguments: list[str], given: bytes) -> subprocess.CompletedProcess[byt
     return subprocess.run(command, input=given, capture_output=True, timeout=600)
 
 
+@pytest.mark.slow
 def test_a_program_comes_from_standard_input() -> None:
     done = piped(["-", "a"], b"import sys; print(sys.argv[1:])")
     assert (done.returncode, done.stdout) == (0, b"['a']\n")
@@ -82,6 +83,7 @@ def test_a_program_comes_from_standard_input() -> None:
     assert done.stdout.startswith(b"bash "), done
 
 
+@pytest.mark.slow
 def test_input_that_is_not_passed_on_is_said(program: Callable[..., Path]) -> None:
     path = str(program("import sys; print(sys.stdin.buffer.read())"))
     silent = piped([path], b"some")

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 from needs import lack, needs
 
 
@@ -45,6 +46,7 @@ def test_files_cannot_be_written_while_pipes_can(tmp_path: Any) -> None:
     assert result == 27  # EFBIG
 
 
+@pytest.mark.slow
 def test_cpu_time_is_limited() -> None:
     code = "from verigym.sandbox.confine import confine\nconfine(cpu_s=1)\nwhile True: pass"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=600).returncode < 0

@@ -205,6 +205,7 @@ def test_parts_of_a_batch_end_at_their_bytes_too(monkeypatch: pytest.MonkeyPatch
     assert [[len(one["completion"]) for one in part] for part in parts] == [[10, 10], [5000], [10, 10], [10]]
 
 
+@pytest.mark.slow
 def test_keys_of_the_user_are_kept() -> None:
     run = BatchRun([line(Client.item(**math_item(key="mine"))), line(Client.item(**math_item()))], 10)
     sent = [json.loads(line)["key"] for line in run.body().splitlines()]

@@ -55,6 +55,7 @@ def test_a_batch(service: Running, tmp_path: Path) -> None:
     assert by_id["b"]["problem"]["message"] in PAGE.read_text()
 
 
+@pytest.mark.slow
 def test_the_client(service: Running, tmp_path: Path) -> None:
     code = tmp_path / "example.py"
     code.write_text(example("client"))
@@ -72,6 +73,7 @@ def test_an_episode(service: Running, tmp_path: Path) -> None:
     assert end["completion"]["finish_reason"] == "turns" and end["score"]["reward"] is not None
 
 
+@pytest.mark.slow
 def test_the_configuration() -> None:
     settings = read(example("config"), "serve.yaml", ServiceSettings, "`environments: [math]`")
     assert settings.limits.drain_s == 120 and settings.environments[2].concurrency == 2

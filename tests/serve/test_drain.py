@@ -26,6 +26,7 @@ def slow(count: int, seconds: float, **reference: Any) -> list[dict[str, Any]]:
     return [{**fields, "completion": f"item {number}", "key": f"key-{number}"} for number in range(count)]
 
 
+@pytest.mark.slow
 def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(serve: Serve) -> None:
     service = serve("--env", "math", "--env", "counting_env:Counting", "--workers", "2")
     with httpx.Client(trust_env=False, timeout=600) as client:
@@ -66,6 +67,7 @@ def test_what_is_not_graded_in_time_is_to_be_sent_again(serve: Serve) -> None:
     assert "2 accepted items were not graded, and their clients told to ask again" in service.errors.read_text()
 
 
+@pytest.mark.slow
 def test_a_client_gets_all_verdicts_when_the_time_to_drain_is_over(serve: Serve) -> None:
     """What SIGKILL does not cost, SIGTERM must not: the rest of a batch, and single items, are sent to the next service."""
     service = serve("--env", "counting_env:Counting", "--limit", "drain_s=0.3", "--workers", "2")

@@ -115,6 +115,7 @@ def test_a_saved_episode_goes_on(service: Running) -> None:
     assert found == expected
 
 
+@pytest.mark.slow
 def test_episodes_have_limits(serve: Serve) -> None:
     limits = ["episodes=2", "episode_turns=2", "episode_idle_s=8", "body_bytes=2000", "bodies_bytes=4000"]
     service = serve("--env", "number_guessing", *[part for limit in limits for part in ("--limit", limit)])
@@ -137,6 +138,7 @@ def test_episodes_have_limits(serve: Serve) -> None:
     assert post(service, f"{path}/end", {})[0] == 404
 
 
+@pytest.mark.slow
 def test_tools_and_an_episode_over_a_restart(serve: Serve) -> None:
     arguments = ["--env", "math", "--tool", "calculator"]
     service = serve(*arguments)

@@ -95,6 +95,7 @@ def test_an_environment_goes_by_its_class_too(talking: Running) -> None:
     assert ask(talking, "/score", {**item, "environment": "counting_env:Other"})[0] == 422
 
 
+@pytest.mark.slow
 def test_places_of_episodes_are_taken_before_they_are_waited_for() -> None:
     limits = ServiceLimits(episodes=2)
     service = Service({"number_guessing": load("number_guessing")}, tokens=Tokens([]), limits=limits, workers=1)

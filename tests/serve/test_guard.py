@@ -117,6 +117,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env={**clean, **variables}, capture_output=True, text=True, timeout=600)
 
 
+@pytest.mark.slow
 def test_it_refuses_to_start_off_loopback_without_a_token() -> None:
     done = run("--env", "math", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 2 and "which needs a token: set VERIGYM_TOKEN or --token-file" in done.stderr
@@ -286,6 +287,7 @@ def test_a_client_that_leaves_frees_its_place(tight: Running) -> None:
     alive(tight)
 
 
+@pytest.mark.slow
 def test_connections_are_limited_and_the_longest_waiting_makes_room(serve: Serve) -> None:
     service = serve("--env", "math", "--limit", "connections=20", "--limit", "waiting_connections=5")
     sockets = [socket.create_connection(("127.0.0.1", service.port), timeout=300) for _ in range(12)]

@@ -164,6 +164,7 @@ def nested(depth: int) -> Any:
     return value
 
 
+@pytest.mark.slow
 def test_deep_and_large_values_neither_raise_nor_take_long() -> None:
     start = time.process_time()
     assert equal(nested(100_000), nested(100_000))

@@ -59,6 +59,7 @@ def test_294_prompts_of_ifbench_load_and_six_say_what_is_missing(made):
 
 @pytest.mark.usefixtures("extra")
 @pytest.mark.parametrize("name", ["ifeval", "ifbench"])
+@pytest.mark.slow
 def test_what_an_echo_satisfies_is_listed_and_closed(made, name):
     prompts, _ = made[name]
     for mode in ("strict", "loose"):

@@ -158,6 +158,7 @@ TROUBLES: dict[str, tuple[Step, str]] = {
 
 
 @cases("name", TROUBLES)
+@pytest.mark.slow
 def test_an_endpoint_that_fails_has_no_reward(name: str) -> None:
     step, kind = TROUBLES[name]
     with serving(step) as server:
@@ -171,6 +172,7 @@ def test_an_endpoint_that_fails_has_no_reward(name: str) -> None:
 
 
 @cases("name", [name for name in TROUBLES if name != "slow"])
+@pytest.mark.slow
 def test_a_second_try_succeeds(name: str) -> None:
     with serving(say(honest), [TROUBLES[name][0]]) as server:
         env = env_at(server)

@@ -167,6 +167,7 @@ def test_a_reader_is_linear() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.slow
 def test_every_house_can_be_won_by_an_explorer_and_in_fewer_moves_by_who_knows_it(level: int) -> None:
     env = verigym.load("treasure_rooms", level=level)
     for split, index in itertools.product(("train", "test"), range(25)):
@@ -289,6 +290,7 @@ def test_the_session_and_the_verdict_play_the_same_game() -> None:
         assert not (index % 2) or episode.outcome["won"]
 
 
+@pytest.mark.slow
 def test_splits_share_no_task_and_draws_are_pinned() -> None:
     keys = []
     for level in LEVELS:

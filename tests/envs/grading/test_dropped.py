@@ -44,6 +44,7 @@ def main():
 
 
 @pytest.mark.parametrize("held_by", SCRIPTS)
+@pytest.mark.slow
 def test_a_script_ends(held_by: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"import verigym\n\n{SCRIPTS[held_by]}\n\nif __name__ == '__main__':\n    main()\n")

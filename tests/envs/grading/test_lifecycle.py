@@ -88,6 +88,7 @@ def run(tmp_path, body, **kwargs):
         "__import__('asyncio').run(grader.agrade([item] * 3))",
     ],
 )
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_ends_with_one_error_that_says_what_to_write(tmp_path, ask):
     process = run(
         tmp_path,
@@ -127,6 +128,7 @@ HANGING_SCRIPT = """
     [("futures[0].result()", signal.SIGKILL), ("futures[0].result()", signal.SIGINT), ("time.sleep(0.2)", None)],
     ids=["killed", "ctrl-c", "ends without close"],
 )
+@pytest.mark.slow
 def test_workers_end_with_their_parent(tmp_path, ending, signals):
     process = run(tmp_path, HANGING_SCRIPT % ending)
     assert process.stdout.readline() == "ready\n"
@@ -172,6 +174,7 @@ FORKED_SCRIPT = """
 """
 
 
+@pytest.mark.slow
 def test_a_fork_is_told_that_the_workers_are_its_parent_s(tmp_path):
     process = run(tmp_path, FORKED_SCRIPT % "grader.start()")
     out, err = process.communicate(timeout=600)

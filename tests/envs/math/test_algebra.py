@@ -235,6 +235,7 @@ def test_replies_are_checked(data: bytes) -> None:
         symbolic_client._checked(data)
 
 
+@pytest.mark.slow
 def test_the_trusted_process_never_imports_sympy() -> None:
     code = (
         "import sys\n"
@@ -288,6 +289,7 @@ def test_in_the_worker_no_text_reaches_a_parser() -> None:
     assert found == ["same"] * len(SAME) + ["different"] * len(DIFFERENT) + ["unknown"] * len(UNKNOWN) + ["same"] * len(hostile)
 
 
+@pytest.mark.slow
 def test_a_worker_without_sympy_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     real = subprocess.Popen
 

@@ -61,6 +61,7 @@ def test_never_the_same(first: str, second: str) -> None:
     assert symbolic_equal(parse(second), parse(first)) != "same"
 
 
+@pytest.mark.slow
 def test_what_depends_on_what() -> None:
     assert dependents(walk(parse(r"\frac{dy}{dx}"))) == {"y": {"x"}}
     assert dependents(walk(parse(r"\frac{d^2y}{dx^2}+\frac{dy}{dt}"))) == {"y": {"x", "t"}}

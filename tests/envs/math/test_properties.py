@@ -81,6 +81,7 @@ def test_what_has_another_value_is_refused(seed: int, depth: int) -> None:
 
 @examples(150)
 @given(seeds, st.integers(0, 3))
+@pytest.mark.slow
 def test_values_compare_alike_in_both_directions(seed: int, depth: int) -> None:
     rng = random.Random(seed)
     found = tree(rng, depth)

@@ -97,6 +97,7 @@ def test_an_event_loop(pairs: list[Pair], expected: list[Verdict]) -> None:
     assert asyncio.run(in_the_loop()) == expected
 
 
+@pytest.mark.slow
 def test_the_alarm_of_the_caller_rings(pairs: list[Pair]) -> None:
     rung: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, frame: rung.append(number))

@@ -181,6 +181,7 @@ def usual(symbolic: bool) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_trusted_process_evaluates_no_text_and_holds_no_sympy(symbolic: bool, usual: list[list[str]]) -> None:
     result = run(TRUSTED, symbolic=symbolic)
     assert result["held"] == []
@@ -192,6 +193,7 @@ def test_no_parser_of_sympy_or_math_verify_is_reached(symbolic: bool, usual: lis
     assert run(PARSERS, symbolic=symbolic)["verdicts"] == usual
 
 
+@pytest.mark.slow
 def test_the_worker_evaluates_no_text_either() -> None:
     found = [verdict for verdict, _ in run(WORKER)["verdicts"]]
     assert len(found) >= 100

@@ -51,6 +51,7 @@ def test_sixteen_threads() -> None:
         sys.setswitchinterval(before)
 
 
+@pytest.mark.slow
 def test_a_process_forked_while_another_thread_compares() -> None:
     expected = verdicts()
     stop = threading.Event()

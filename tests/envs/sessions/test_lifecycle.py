@@ -176,6 +176,7 @@ SLOW = ("in a turn", "in a turn in this process", "held by a name")
 
 
 @pytest.mark.parametrize("ending", [pytest.param(one, marks=pytest.mark.slow if one in SLOW else ()) for one in ENDINGS])
+@pytest.mark.slow
 def test_no_script_waits_at_its_end(ending: str, tmp_path: Path) -> None:
     lines = "\n    ".join([*ENDINGS[ending], "print('done', flush=True)"])
     child = "\n    ".join(ENDINGS["without close"])

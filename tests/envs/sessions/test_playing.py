@@ -89,6 +89,7 @@ def test_an_episode_that_is_dropped_is_given_up(tmp_path: Path) -> None:
         assert sessions.stats.failures == 0
 
 
+@pytest.mark.slow
 def test_three_hundred_live_episodes() -> None:
     with Sessions({"talk": TALK}, workers=2) as sessions:
         episodes = [sessions.open(TASK, str(seed)) for seed in range(300)]

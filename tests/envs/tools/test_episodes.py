@@ -259,6 +259,7 @@ def test_in_worker_processes() -> None:
     assert [score.reward for score in scores] == [1.0, 0.0, None]
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract() -> None:
     report = verigym.check_env(WHOLE, [EXAMPLE])
     assert report.passed, str(report)

@@ -171,6 +171,7 @@ def test_twenty_live_episodes() -> None:
     assert len(set(pids)) == 20 and gone(*pids)
 
 
+@pytest.mark.slow
 def test_the_tools_of_an_episode_share_its_server(env: ToolEnvironment, tmp_path: Path) -> None:
     one, other = opened(env, "a"), opened(env, "b")
     assert replies(one, call("count", by=3), call("count", by=4)) == [f"3 a {os.getcwd()}", f"7 a {os.getcwd()}"]

@@ -22,6 +22,7 @@ def test_tools_come_by_name_with_their_options() -> None:
 
 
 @needs("mcp")
+@pytest.mark.slow
 def test_a_server_gives_all_its_tools() -> None:
     one, two = {"command": [sys.executable, str(SERVER)]}, {"command": [sys.executable, str(SERVER)], "prefix": "second_"}
     names = [tool.spec.name for tool in load_tools({"mcp_server": one, "mcp_server/second": two})]

@@ -257,6 +257,7 @@ def test_the_world_holds_nothing_of_ours(loaded):
     assert dunders == sorted(f"__{n}__" for n in "annotations builtins cached doc file loader name package spec".split())
 
 
+@pytest.mark.slow
 def test_a_call_is_quick(loaded):
     server = loaded("import time\ndef f(n): return 2 * n\ndef cpu(): return time.process_time()\n")
     rounds = 2000

@@ -12,6 +12,7 @@ import pytest
 @pytest.mark.parametrize(
     ("of", "at_least"), [pytest.param(1, 50_000, marks=pytest.mark.slow, id="all"), pytest.param(6, 8_000, id="a sixth")]
 )
+@pytest.mark.slow
 def test_nothing_is_accepted_beyond_plain_python(of: int, at_least: int) -> None:
     """All values of the table under all claims, and under every sixth."""
     pairs, beyond, fooled = comparisons.run("suite", 0, of)

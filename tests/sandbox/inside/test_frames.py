@@ -35,6 +35,7 @@ def pair():
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=4))
+@pytest.mark.slow
 def test_what_is_packed_is_parsed(obj):
     assert frames.parse(frames.pack(obj)[4:]) == obj
 

@@ -280,6 +280,7 @@ def test_shared(verdict, form):
     assert verdict("import sys\nsys.exit(0)\ndef f(n): return 2 * n", **form)["stage"] == "candidate"
 
 
+@pytest.mark.slow
 def test_shared_carries_what_cannot_cross(verdict):
     source = "def doubled(view): return 2 * view[0]\n"
     code = "assert doubled(memoryview(bytes([9]))) == 18"

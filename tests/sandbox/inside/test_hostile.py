@@ -150,6 +150,7 @@ def test_an_object_that_lies_gains_nothing(verdict, claim):
         assert found["stage"] in ("done", "candidate")
 
 
+@pytest.mark.slow
 def test_an_enumeration_cannot_change_its_members_after_the_answer(verdict):
     source = """
 import enum

@@ -51,6 +51,7 @@ def in_turn(model: Path, output: Path, **more: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("engine", ["native", "transformers"])
+@pytest.mark.slow
 def test_it_is_the_definition_to_the_last_bit(engine: str, letters_model: Path, tmp_path: Path) -> None:
     found = one_step(letters_model, tmp_path / "a", engine=engine)
     losses = in_turn(letters_model, tmp_path / "b", engine=engine)
@@ -66,6 +67,7 @@ def test_it_is_the_definition_to_the_last_bit(engine: str, letters_model: Path, 
     [{"lora_rank": 2, "correction": "token_truncated"}, {"loss": "reinforce", "correction": "token_truncated"}],
     ids=["adapters", "reinforce"],
 )
+@pytest.mark.slow
 def test_with_adapters_and_corrections_too(more: dict[str, Any], letters_model: Path, tmp_path: Path) -> None:
     found = one_step(letters_model, tmp_path / "a", **more)
     assert [row["loss"] for row in found] == pytest.approx(in_turn(letters_model, tmp_path / "b", **more), rel=1e-4)

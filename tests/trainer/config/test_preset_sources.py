@@ -88,6 +88,7 @@ def test_r1_changes_what_the_paper_changes() -> None:
     assert {label: general[label] for label in plain} == plain
 
 
+@pytest.mark.slow
 def test_chains_are_sampled_in_the_template_that_their_model_was_trained_with() -> None:
     pipeline = read_pipeline(ROOT / "recipes/r1.yaml")
     configs: dict[str, Any] = {stage.name: pipeline.expected(stage) for stage in pipeline.stages}

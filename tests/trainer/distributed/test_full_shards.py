@@ -175,6 +175,7 @@ def test_models_of_other_families_are_read_run_and_written(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow
 def test_adapters_of_other_families_are_trained_and_merged(
     family: str, alone: World, tmp_path: Path, tiny_tokenizer: Any
 ) -> None:

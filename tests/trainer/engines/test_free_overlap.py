@@ -53,6 +53,7 @@ def trained(output: Path) -> dict[int, set[str]]:
     return {step: {line["prompt"] for line in lines if line["step"] == step} for step in steps}
 
 
+@pytest.mark.slow
 def test_completions_come_from_the_weights_that_they_name(
     letters_model: Path, policy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,6 +77,7 @@ def loaded(folder: Path) -> Any:
     return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
 
+@pytest.mark.slow
 def test_stale_groups_are_dropped_and_replaced(letters_model: Path, tmp_path: Path) -> None:
     """One server hangs in loading, and the other must wait for it: what it samples becomes stale."""
     model = loaded(letters_model)
@@ -101,6 +103,7 @@ def test_stale_groups_are_dropped_and_replaced(letters_model: Path, tmp_path: Pa
     assert all(row["staleness_max"] <= 1 and row["completions"] == 16 for row in found)
 
 
+@pytest.mark.slow
 def test_a_server_dies_and_comes_back(letters_model: Path, tmp_path: Path) -> None:
     model = loaded(letters_model)
     with small_server(model) as other:
@@ -154,6 +157,7 @@ def whole(letters_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 
 @pytest.mark.parametrize("urgent", [False, True])
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_with_the_prompts_that_come_next(
     urgent: bool, whole: dict[int, set[str]], letters_model: Path, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def growing(exact_model: Any) -> dict[float, list[list[Generated]]]:
     ("plays", "rows_at_a_time", "temperature"),
     [(False, 7, 1.0), (True, 64, 1.0), (True, 7, 1.0), (True, 1, 1.0), (True, 64, 0.0)],
 )
+@pytest.mark.slow
 def test_completions_are_those_of_the_growing_cache(
     exact_model: Any,
     growing: dict[float, list[list[Generated]]],

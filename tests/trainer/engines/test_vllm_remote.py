@@ -93,6 +93,7 @@ def test_it_samples_from_the_pushed_weights(policy: Any, codec: Codec) -> None:
         assert tokens(ask(engine)) == expected(policy, codec) != before
 
 
+@pytest.mark.slow
 def test_a_failure_is_asked_again(policy: Any, codec: Codec) -> None:
     whole = expected(policy, codec)
     with small_server(policy) as server:

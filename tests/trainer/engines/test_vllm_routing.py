@@ -88,6 +88,7 @@ def expected(parts: tuple[Any, Codec]) -> list[Any]:
 
 
 @pytest.mark.parametrize("order", ["lockstep", "free"])
+@pytest.mark.slow
 def test_an_episode_stays_with_its_server(parts: tuple[Any, Codec], order: str, expected: list[Any]) -> None:
     with small_server(parts[0], max_model_len=256) as one, small_server(parts[0], max_model_len=256) as other:
         engine = engine_for(parts, one, other)
@@ -102,6 +103,7 @@ def test_an_episode_stays_with_its_server(parts: tuple[Any, Codec], order: str, 
 
 
 @pytest.mark.parametrize("order", ["lockstep", "free"])
+@pytest.mark.slow
 def test_while_a_server_is_away_the_other_takes_its_episodes(parts: tuple[Any, Codec], order: str, expected: list[Any]) -> None:
     model, codec = parts
     with small_server(model, max_model_len=256) as other:

@@ -54,6 +54,7 @@ def test_files_have_the_engines_dtype(policy: Any, tmp_path: Path) -> None:
     assert all(value.dtype == torch.float32 for value in policy.state_dict().values())
 
 
+@pytest.mark.slow
 def test_adapters_are_merged_in_and_the_policy_stays_as_it_is(policy: Any, tiny_tokenizer: Any, tmp_path: Path) -> None:
     require("peft")
     policy.save_pretrained(tmp_path / "base")

@@ -223,6 +223,7 @@ GSM8K = Path(__file__).parents[4] / "shared/data"
 
 
 @needs("shared data")
+@pytest.mark.slow
 def test_gsm8k_shares_questions_and_not_our_words() -> None:
     config = SourceConfig(dataset="gsm8k", data_dir=GSM8K, eval_split="test")
     source = held_out(config, 2000)

@@ -47,6 +47,7 @@ def report() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_each_data_set_has_its_own_folder(sets: Path, sums_model: Path) -> None:
     folders = ["--data-dir", "one.yaml=one", "--data-dir", "two.yaml=two"]
     assert evaluate(sums_model, "--data", "one.yaml", "--data", "two.yaml", "--train-data", "two.yaml:train", *folders) == 0

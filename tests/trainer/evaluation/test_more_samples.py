@@ -62,6 +62,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, sums_model: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_two_samples_and_then_four_are_the_same_bytes_as_four_at_once(
     whole: Path, tmp_path: Path, sums_model: Path, asked: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,6 +135,7 @@ def test_stopped_while_samples_are_added_it_ends_with_the_same(
     assert calls == [2, 2, 2] and lines_of(tmp_path) == lines_of(whole)
 
 
+@pytest.mark.slow
 def test_greedy_samples_are_not_mixed_with_drawn_ones(tmp_path: Path, sums_model: Path) -> None:
     evaluate(tmp_path, sums_model, 1, 2)
     with pytest.raises(UsageError, match=r"temperature was 0\.0 and is now 1\.0.*new folder; one sample is greedy"):
@@ -147,6 +149,7 @@ def test_a_larger_count_of_held_out_rows_keeps_those_of_a_smaller_one() -> None:
     assert held_out_rows("gsm8k", 1319, 5) != held_out_rows("math", 1319, 5)
 
 
+@pytest.mark.slow
 def test_a_source_that_differs_is_named_and_the_temperature_is_not(tmp_path: Path, sums_model: Path) -> None:
     evaluate(tmp_path, sums_model, 1, 1)
     with pytest.raises(UsageError) as caught:

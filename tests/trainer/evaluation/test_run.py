@@ -65,6 +65,7 @@ def report_of(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_samples(first: Path) -> None:
     report = report_of(first)
     found = read_samples(first / "samples-sums.jsonl")

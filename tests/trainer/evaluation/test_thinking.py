@@ -219,6 +219,7 @@ def first(tmp_path_factory: pytest.TempPathFactory, sums_model: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_accuracy_by_budget_is_a_count_of_the_samples(first: Path) -> None:
     report = json.loads((first / "report.json").read_text())
     rows = report["budgets"]["sums"]["arithmetic"]

@@ -85,6 +85,7 @@ def evaluate(folder: Path, model: Path, *more: str) -> int:
     return cli.main([*command, *more])
 
 
+@pytest.mark.slow
 def test_the_same_command_grades_again_what_has_no_verdict(
     folder: Path, sums_model: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_retry_that_was_killed_keeps_what_it_had(folder: Path, sums_model: Pat
     assert all(sample.score.scored for one in read_samples(samples) for sample in one.samples)
 
 
+@pytest.mark.slow
 def test_a_source_without_any_verdict_is_an_error(folder: Path, sums_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     down(folder, *range(10**3))
     assert evaluate(folder, sums_model, "--env", "units") == 3

@@ -26,6 +26,7 @@ def test_figures_are_compared_and_a_missing_one_is_infinitely_off() -> None:
     assert share_equal([("a", "b"), ("c",)], [("a", "x"), ("c",)]) == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 def test_a_run_with_other_texts_is_broken(tmp_path: Path) -> None:
     assert compared(tmp_path / "same", "cpu", {"plain": {"steps": 1}})["worst_of_tolerance"] == 0
     with pytest.raises(Broken, match=r"1 of 1 runs differ .*'plain': 'other texts"):

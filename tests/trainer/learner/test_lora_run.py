@@ -82,6 +82,7 @@ def needs_bitsandbytes(base: str) -> None:
 
 
 @pytest.mark.parametrize(("base", "dtype"), BASES, ids=str)
+@pytest.mark.slow
 def test_a_run_trains_the_adapters_alone(base: str, dtype: str, model_folder: Path, tmp_path: Path) -> None:
     needs_bitsandbytes(base)
     rows = run(tmp_path, model_folder, lora_base=base, dtype=dtype, steps=2)
@@ -108,6 +109,7 @@ def test_a_run_trains_the_adapters_alone(base: str, dtype: str, model_folder: Pa
 
 
 @pytest.mark.parametrize(("base", "dtype"), BASES[::3], ids=str)
+@pytest.mark.slow
 def test_the_final_model_says_what_the_policy_says(base: str, dtype: str, model_folder: Path, tmp_path: Path) -> None:
     needs_bitsandbytes(base)
     run(tmp_path, model_folder, lora_base=base, dtype=dtype, steps=2)

@@ -98,6 +98,7 @@ def finished(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Fi
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_every_so_many_steps_the_policy_becomes_the_reference(kind: str, finished: Finished) -> None:
     folder, rows = finished(kind)
     assert [row["reference_step"] for row in rows] == [0, 0, 2, 2, 4, 4]

@@ -116,6 +116,7 @@ def test_grading_logs_each_cause_once(caplog: pytest.LogCaptureFixture) -> None:
     assert "int(completion.text)" in record.getMessage()
 
 
+@pytest.mark.slow
 def test_check_fails_on_it() -> None:
     failed = {row.name: row for row in check_env(ENVIRONMENT, [PROMPT], budget_s=5).rows if not row.passed}
     assert "ValueError" in failed["judge raises nothing"].got

@@ -184,6 +184,7 @@ def test_a_sample_holds_what_the_report_shows_of_it(tmp_path: Path) -> None:
     assert row["steps"] == [{"start": 0, "end": 1, "reward": 0.5, "reason": "half", "part": ""}]
 
 
+@pytest.mark.slow
 def test_a_long_run_s_log_is_never_held_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A week has 100,000 steps and hundreds of megabytes of them: what resumes or ends a run reads them one by one."""
     values = {f"source{n}/metric": 0.5 for n in range(40)} | {"completions": 8, "completion_tokens": 7.5, "reward": 0.5}

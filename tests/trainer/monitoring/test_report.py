@@ -82,6 +82,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "_draw", lambda path, panels: path.write_bytes(b""))
 
 
+@pytest.mark.slow
 def test_the_curves_are_a_picture_that_shows_something(output: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     from matplotlib.image import imread
 

@@ -208,6 +208,7 @@ def test_mistakes_about_tools_are_one_sentence(fields: dict[str, Any], said: str
         train(build_config(settings(letters_model, tmp_path / "out", sources=[source]), "test"))
 
 
+@pytest.mark.slow
 def test_a_model_without_a_template_for_turns_is_refused(letters_model: Path, tmp_path: Path) -> None:
     source = {"environment": "arithmetic", "options": {"digits": 1, "operations": "+"}, "tools": {"calculator": {}}}
     config = build_config(settings(letters_model, tmp_path / "out", sources=[source], eval_every=0), "test")

@@ -82,6 +82,7 @@ def logprobs(groups: list[Group]) -> torch.Tensor:
     return torch.tensor([logp for group in groups for one in group.generated for logp in one.logprobs])
 
 
+@pytest.mark.slow
 def test_all_orders_and_engines_play_the_same_episodes(parts: tuple[Any, Codec]) -> None:
     _, codec = parts
     env = ChatEnvironment()
@@ -105,6 +106,7 @@ def test_all_orders_and_engines_play_the_same_episodes(parts: tuple[Any, Codec])
     assert torch.equal(logprobs(again), logprobs(expected)), "lockstep repeats bit by bit"
 
 
+@pytest.mark.slow
 def test_freely_a_slow_session_holds_up_nobody(parts: tuple[Any, Codec], tmp_path: Path) -> None:
     """The first reply of one waits until another episode has ended, which lockstep would not let it before that reply."""
     clock = Stopwatch()

@@ -67,6 +67,7 @@ def test_the_gradient_is_the_naive_one(direction: Any, capacity: int | None, tin
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_logit_distillation_comes_nearer(tmp_path: Path, fit_fields: Fields, teacher: Path) -> None:
     data = tmp_path / "data.jsonl"
     data.write_text("".join(json.dumps({"prompt": f"{n}+1=?", "completion": f"{n + 1}!"}) + "\n" for n in range(24)))
@@ -96,6 +97,7 @@ def on_policy(fit_fields: Fields, folder: Path, teacher: Path, **more: Any) -> d
     return fit_fields(folder, teacher=str(teacher), sources=SOURCES, **sizes, **more)
 
 
+@pytest.mark.slow
 def test_stopped_it_ends_with_the_same_bytes(
     tmp_path: Path, fit_fields: Fields, teacher: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def words(path: Path) -> dict[str, str]:
     return {state.stage.name: state.word for state in status(read_pipeline(path))}
 
 
+@pytest.mark.slow
 def test_the_manifest_says_how_all_of_it_was_made(finished: Path) -> None:
     manifest = json.loads((finished / "out/manifest.json").read_text())
     stages = {record["name"]: record for record in manifest["stages"]}

@@ -80,6 +80,7 @@ def test_every_file_that_it_names_is_there(first: Result, output: Path) -> None:
     assert [row["step"] for row in steps] == [1, 2]
 
 
+@pytest.mark.slow
 def test_called_again_it_trains_nothing_and_says_the_same(
     first: Result, output: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,6 +59,7 @@ def timeless(log: Path) -> list[Any]:
     return [[(one.prompt_key, s.text, s.tokens, s.score.status) for s in one.samples] for one in found]
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_right_and_says_where_it_comes_from(whole: Path, taught: Path) -> None:
     rows, found = rows_of(whole), read_samples(whole.parent / "samples.jsonl")
     assert len(found) == 12 and all(len(one.samples) == 6 for one in found)
