@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,10 +69,15 @@ def below_mount(mounts: str, path: str, wanted: Callable[[str, list[str]], bool]
         before, _, after = line.partition(" - ")
         root, mount_point = before.split()[3:5]
         kind, _, options = after.split()[:3]
-        inside = os.path.relpath(path, root)
+        inside = os.path.relpath(path, _unescaped(root))
         if wanted(kind, options.split(",")) and not inside.startswith(".."):
-            return os.path.normpath(f"{mount_point}/{inside}")
+            return os.path.normpath(f"{_unescaped(mount_point)}/{inside}")
     return None
+
+
+def _unescaped(path: str) -> str:
+    """Return a path of mountinfo, in which spaces and the like are octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
 def read_file(path: str) -> str:

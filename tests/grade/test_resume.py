@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -183,7 +184,7 @@ def test_the_record_says_what_made_which_lines(finished, tmp_path, capsys):
     assert record["options"]["extract"] == ["boxed"] and record["environment"] == "math"
     assert record["input"] == {"size": source.stat().st_size, "sha256": hashlib.sha256(source.read_bytes()).hexdigest()}
     [first] = record["runs"]
-    assert first["first_line"] == 1 and first["command"].startswith(f"verigym grade {source} --env math")
+    assert first["first_line"] == 1 and first["command"].startswith(f"verigym grade {shlex.quote(str(source))} --env math")
     assert {"python", "verigym", "sympy"} <= first["versions"].keys()
     first["versions"]["sympy"] = "1.0"
     meta.write_text(json.dumps(record))

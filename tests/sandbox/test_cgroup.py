@@ -49,6 +49,11 @@ def ours() -> list[str]:
     return [path for path in directories() if f"-{os.getpid()}-" in path and not path.endswith("-cell")]
 
 
+def escaped(path: Path) -> str:
+    """Return a path as the kernel writes it in mountinfo."""
+    return str(path).replace("\\", "\\134").replace(" ", "\\040")
+
+
 def start(group: Cgroup, code: str) -> subprocess.Popen[str]:
     """Start Python that waits until it is in the group, then runs the code."""
     process = subprocess.Popen([sys.executable, "-c", f"input()\n{code}"], stdin=-1, stdout=-1, stderr=-1, text=True)
@@ -248,7 +253,7 @@ def test_our_place_in_version_2(tmp_path: Path, enabled: dict[str, str], expecte
     (tmp_path / "app/own").mkdir(parents=True)
     for directory, controllers in enabled.items():
         (tmp_path / directory / "cgroup.subtree_control").write_text(controllers + "\n")
-    mounts = f"41 31 0:38 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
+    mounts = f"41 31 0:38 / {escaped(tmp_path)} rw - cgroup2 cgroup2 rw\n"
     places, reason = find_directories("memory", "0::/app/own\n", mounts)
     assert places == [CgroupDirectory(str(tmp_path / directory), 2) for directory in expected]
     assert "memory controller" in reason

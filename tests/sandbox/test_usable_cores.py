@@ -49,7 +49,7 @@ def test_the_smallest_quota_of_the_groups_counts(name: str, tmp_path: Path, monk
     for file, content in files.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(content)
-    texts = {"/proc/self/cgroup": memberships, "/proc/self/mountinfo": mounts.format(root=tmp_path)}
+    texts = {"/proc/self/cgroup": memberships, "/proc/self/mountinfo": mounts.format(root=str(tmp_path).replace(" ", "\\040"))}
     real = cores.read_file
     monkeypatch.setattr(cores, "read_file", lambda path: texts[path] if path in texts else real(path))
     # Groups of this machine above the folder of the test do not count.
