@@ -66,9 +66,13 @@ class Running:
 
     def metric(self, start: str, **headers: str) -> float:
         """The value of the one line of /metrics that begins so."""
+        (value,) = self.metrics(start, **headers)
+        return value
+
+    def metrics(self, start: str, **headers: str) -> list[float]:
+        """The values of the lines of /metrics that begin so."""
         text = httpx.get(f"{self.url}/metrics", headers=headers, trust_env=False).text
-        (line,) = [line for line in text.splitlines() if line.startswith(start)]
-        return float(line.rpartition(" ")[2])
+        return [float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(start)]
 
 
 def math_item(number: int = 4, said: int = 4, **more: Any) -> dict[str, Any]:

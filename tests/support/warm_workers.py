@@ -127,7 +127,7 @@ _spawnv_passfds = util.spawnv_passfds
 def spawnv_passfds(path: bytes, arguments: Sequence[str], fds: Sequence[int]) -> int:
     """Stand for `multiprocessing.util.spawnv_passfds`."""
     place = arguments.index("-c") + 1
-    if "spawn_main" not in arguments[place]:
+    if "spawn_main" not in arguments[place] or "PYTHONHASHSEED" in os.environ:  # which is read when Python starts
         return _spawnv_passfds(path, arguments, fds)
     numbers = {fd: fd for fd in (0, 1, 2, *fds)}
     where = {"environment": dict(os.environ), "folder": os.getcwd()}

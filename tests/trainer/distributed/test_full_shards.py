@@ -289,7 +289,7 @@ def test_in_bfloat16_the_first_step_is_that_of_one_process(runs: Path) -> None:
     mine, theirs = metrics(runs / "half/plain")[0], metrics(runs / "half-one/plain")[0]
     assert mine["completion_tokens"] == theirs["completion_tokens"] and mine["reward"] == theirs["reward"]
     for name in ("loss", "grad_norm", "kl"):  # rounding moves a token of the next step's
-        assert mine[name] == pytest.approx(theirs[name], rel=1e-2)
+        assert mine[name] == pytest.approx(theirs[name], rel=8 * 2**-8)  # eight roundings; processors sum in different orders
 
 
 @pytest.mark.slow
