@@ -43,8 +43,8 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Pool[Idle]:
 
 @pytest.fixture
 def full() -> Iterator[LocalSandbox]:
-    """As many workers as cores."""
-    sandbox = LocalSandbox(level=3)
+    """As many workers as cores of the affinity, whatever the quota."""
+    sandbox = LocalSandbox(level=3, workers=len(USABLE))
     yield sandbox
     sandbox.close()
 
@@ -261,7 +261,7 @@ def test_what_is_not_watched_is_looked_at_again(box: LocalSandbox, monkeypatch: 
 @several
 def test_workers_that_are_made_when_all_is_busy_use_all_cores_too() -> None:
     for _ in range(5):
-        box = LocalSandbox(level=3)
+        box = LocalSandbox(level=3, workers=len(USABLE))
         everyone = threading.Barrier(len(USABLE))
         found: list[str] = []
 
