@@ -159,7 +159,8 @@ int main() {
 }"""
     result = box.run(program("cpp", source), limits=QUICK)
     assert result.stdout == b"1000000\n", result
-    endless = box.run(program("cpp", "int f(int n) { volatile int x = n; return f(x + 1) + x; }\nint main() { return f(0); }"))
+    source = "int f(int n) { volatile int x = n; return f(x + 1) + x; }\nint main() { return f(0); }"
+    endless = box.run(program("cpp", source), limits=Limits(wall_s=600))
     assert endless.status in (RunStatus.RUNTIME, RunStatus.MEMORY), endless
 
 
