@@ -36,7 +36,7 @@ HOSTILE = {
     "becomes another program": "import os\nos.execv('/bin/true', ['true'])\ndef f(n): pass",
     "answers ahead": "import os, json, struct, stat, threading\ndef f(n): return 0\n"
     "def loop():\n    for number in range(1, 200):\n        m = json.dumps({'id': number, 'value': 6, 'changed': [], 'out': ''}).encode()\n"
-    "        for fd in range(3, 60):\n            try:\n                if stat.S_ISSOCK(os.fstat(fd).st_mode): os.write(fd, struct.pack('>I', len(m)) + m)\n"
+    "        for fd in range(3, 256):\n            try:\n                if stat.S_ISSOCK(os.fstat(fd).st_mode): os.write(fd, struct.pack('>I', len(m)) + m)\n"
     "            except OSError: pass\nloop()",
     "forged verdict": "import os, json, struct\nm = json.dumps({'stage': 'done', 'passed': True, 'detail': '', 'tests': 3}).encode()\n"
     "for fd in range(3, 256):\n    try: os.write(fd, struct.pack('>I', len(m)) + m)\n    except OSError: pass\ndef f(n): return 0",
