@@ -37,7 +37,7 @@ def slowest(rows, text, bound_s):
         if constraint.missing:
             continue
         arguments = constraint.validate(given[id], "here")
-        constraint.check("Two words.", **arguments)  # loads what it needs
+        constraint.check(text[:1000], **arguments)  # loads what it needs
         start = time.process_time()
         constraint.check(text, **arguments)
         if (took := time.process_time() - start) > bound_s:
