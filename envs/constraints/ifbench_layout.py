@@ -34,6 +34,8 @@ def emoji(text: str) -> bool:
     """Look at the ends of sentences."""
     is_emoji = _emoji()
     parts = [without_punctuation(sentence).strip() for sentence in sentences(text)]
+    if not parts:
+        return False
     after = [*(part[:1] for part in parts[1:]), ""]
     # the last code point may only choose how the emoji before it is drawn
     return all(part and any(map(is_emoji, (part[-1], part[-2:-1], first))) for part, first in zip(parts, after, strict=True))

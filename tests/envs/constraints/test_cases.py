@@ -4,6 +4,7 @@ import time
 from collections import Counter, defaultdict
 
 import pytest
+from needs import needs
 
 from verigym.envs import Completion, Status
 from verigym.envs.constraints.environment import ConstraintsEnvironment
@@ -107,3 +108,9 @@ def test_loose_mode_reads_a_text_in_eight_ways():
     assert strict.score(asks(strict, *pairs), text).reward == 0.0
     score = loose.score(asks(loose, *pairs), text)
     assert score.components == {"startend:quotation": 1.0, "punctuation:no_comma": 0.0}
+
+
+@needs("emoji")
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_where_there_is_no_sentence_none_ends_with_an_emoji(text: str) -> None:
+    assert not known()["format:emoji"].check(text)
