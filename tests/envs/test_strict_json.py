@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
+from cpu_time import within
 
 from verigym.envs import strict_json
 from verigym.envs.strict_json import DEPTH, NotStrict
@@ -38,8 +38,7 @@ def test_what_python_would_read_and_is_no_json(text: str, message: str) -> None:
 
 
 def test_hostile_texts_take_linear_time() -> None:
-    start = time.process_time()
-    for text in ('"' + "\\" * 10**6, '"[' * 10**6, "[]" * 10**6, '"\\"[' * 10**6):
-        with pytest.raises(ValueError):
-            strict_json.loads(text)
-    assert time.process_time() - start < 5
+    for _ in within(5):
+        for text in ('"' + "\\" * 10**6, '"[' * 10**6, "[]" * 10**6, '"\\"[' * 10**6):
+            with pytest.raises(ValueError):
+                strict_json.loads(text)

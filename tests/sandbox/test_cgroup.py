@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cpu_time import within
 from held import Held
 from needs import lack, lacking, require
 
@@ -117,10 +118,9 @@ def test_limits_go_up_and_down_and_are_written_only_when_they_change(group: Cgro
     for size in (64 << 20, 512 << 20, 32 << 20):
         group.set_limits(size, 50)
         assert int(Path(limit).read_text()) == size
-    before = time.process_time()
-    for _ in range(1000):
-        group.set_limits(32 << 20, 50)
-    assert time.process_time() - before < 0.1
+    for _ in within(0.1):
+        for _ in range(1000):
+            group.set_limits(32 << 20, 50)
 
 
 @group_needed

@@ -220,7 +220,7 @@ def test_a_quick_verdict_and_a_slow_one(box: LocalSandbox) -> None:
             verdict = box.test(program, TestSuite(kind="assert", code=f"assert f(3) == {expected}"), LIMITS)
             assert verdict.passed == (expected == 3) and verdict.status is (RunStatus.OK if verdict.passed else RunStatus.WRONG)
             took.append(time.monotonic() - start)
-        assert min(took) < pause + 1  # other work on the machine only adds
+        assert min(took) < pause + LIMITS.wall_s / 4  # it waits for no limit; other work on the machine only adds
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from cpu_time import within
 from held import Held
 from needs import lack
 from processes import send
@@ -374,10 +375,9 @@ def test_answers_that_are_costly_to_read_are_refused_at_once(box: LocalSandbox) 
     quotes = "import os\ndef f(n): os.write(3, (4 << 20).to_bytes(4, 'big') + b','*2000000 + b'\"' + b'\\\\\"' * 1097152)"
     hashes = "from fractions import Fraction\ndef f(n): return {Fraction(k * (2**61 - 1) + 1) for k in range(1500)}"
     for source in (quotes, hashes):
-        start = time.process_time()
-        with box.session(Program(source=source), Limits(wall_s=60, cpu_s=10)) as session:
-            session.call("f", [1])
-        assert time.process_time() - start < 3  # unbounded, the first takes a day
+        for _ in within(3):  # unbounded, the first takes a day
+            with box.session(Program(source=source), Limits(wall_s=60, cpu_s=10)) as session:
+                session.call("f", [1])
 
 
 def test_the_same_sandbox_is_shared_and_a_closed_one_is_replaced() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from cases import cases
+from cpu_time import within
 
 from verigym.envs.extraction.fences import blocks, find_program
 
@@ -46,9 +47,8 @@ def test_cases(case: dict[str, Any]) -> None:
 )
 @pytest.mark.parametrize("method", ["fenced", "fenced_or_all"])
 def test_a_hostile_text_is_read_quickly(text: str, method: Any) -> None:
-    start = time.process_time()
-    find_program(text, "python", method)
-    assert time.process_time() - start < 1.5
+    for _ in within(1.5):
+        find_program(text, "python", method)
 
 
 def test_time_grows_with_the_text_and_not_faster() -> None:

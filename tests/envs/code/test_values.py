@@ -1,5 +1,4 @@
 import math
-import time
 from collections import deque
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 from cases import cases
+from cpu_time import within
 
 from verigym.envs.code.values import equal, explain
 
@@ -166,14 +166,13 @@ def nested(depth: int) -> Any:
 
 @pytest.mark.slow
 def test_deep_and_large_values_neither_raise_nor_take_long() -> None:
-    start = time.process_time()
-    assert equal(nested(100_000), nested(100_000))
-    assert not equal(nested(100_000), nested(99_999))
-    assert not equal(1, 1 << 100_000_000)
-    assert not equal(1.5, 1 << 100_000_000, tolerance=0.5)
-    assert not equal(1, 1 << 100_000_000, tolerance=0.5)
-    assert equal(list(range(300_000)), tuple(range(300_000)))
-    assert time.process_time() - start < 4.0
+    for _ in within(4.0):
+        assert equal(nested(100_000), nested(100_000))
+        assert not equal(nested(100_000), nested(99_999))
+        assert not equal(1, 1 << 100_000_000)
+        assert not equal(1.5, 1 << 100_000_000, tolerance=0.5)
+        assert not equal(1, 1 << 100_000_000, tolerance=0.5)
+        assert equal(list(range(300_000)), tuple(range(300_000)))
 
 
 def test_explanations() -> None:

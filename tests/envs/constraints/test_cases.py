@@ -1,9 +1,9 @@
 """Every instruction on hand-written responses, and what holds for all of them."""
 
-import time
 from collections import Counter, defaultdict
 
 import pytest
+from cpu_time import within
 from needs import needs
 
 from verigym.envs import Completion, Status
@@ -83,9 +83,8 @@ def test_a_response_that_was_cut_off():
 def test_a_huge_response_is_at_its_limit_unread(text):
     env = ConstraintsEnvironment()
     prompt = asks(env, ("change_case:capital_word_frequency", {"capital_frequency": 1, "capital_relation": "at least"}))
-    start = time.process_time()
-    score = env.score(prompt, text)
-    assert time.process_time() - start < 0.5
+    for _ in within(0.5):
+        score = env.score(prompt, text)
     assert score.status is Status.LIMIT and "max_chars" in score.reason
     assert env.score(prompt, text[:200_000] + "A").status is Status.LIMIT
     assert env.score(prompt, "<think>" + text + "</think>A").status is Status.CORRECT

@@ -1,8 +1,7 @@
 """No instruction takes long over a text made to keep it busy."""
 
-import time
-
 import pytest
+from cpu_time import within
 
 from verigym.envs.constraints.echo import is_echo
 from verigym.envs.constraints.environment import ConstraintsEnvironment
@@ -38,10 +37,11 @@ def slowest(rows, text, bound_s):
             continue
         arguments = constraint.validate(given[id], "here")
         constraint.check(text[:1000], **arguments)  # loads what it needs
-        start = time.process_time()
-        constraint.check(text, **arguments)
-        if (took := time.process_time() - start) > bound_s:
-            late.append((id, took))
+        try:
+            for _ in within(bound_s):
+                constraint.check(text, **arguments)
+        except AssertionError as slow:
+            late.append((id, str(slow)))
     return late
 
 
@@ -62,7 +62,6 @@ def test_finding_an_echo():
     env = ConstraintsEnvironment()
     text = "a b " * 80_000
     prompt = env.prompt(text, instruction_id_list=["punctuation:no_comma"], kwargs=[{}])
-    start = time.process_time()
-    assert is_echo(prompt, text + text)
-    assert not is_echo(prompt, "b " * 160_000)
-    assert time.process_time() - start < 6
+    for _ in within(6):
+        assert is_echo(prompt, text + text)
+        assert not is_echo(prompt, "b " * 160_000)

@@ -1,7 +1,6 @@
 """What is judged and how it is quoted, against a judge that reads strictly; and what counts as a reply."""
 
 import json
-import time
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 from cases import cases
 from chat_server import compare_texts, quote, say, serving, user
+from cpu_time import within
 
 from verigym.envs import Completion
 from verigym.envs.judge.environment import JudgeEnvironment
@@ -121,9 +121,8 @@ def test_lines_like_those_around_quotes_lose_their_rules(line: str) -> None:
     "text", ["<" * 60_000, "<a" * 30_000, "]~" * 30_000, "=== ends " * 7_000, "\uff1c" * 60_000, ("<" + "a" * 110) * 500]
 )
 def test_defusing_takes_linear_time(text: str) -> None:
-    start = time.process_time()
-    unmarked(text)
-    assert time.process_time() - start < 2
+    for _ in within(2):
+        unmarked(text)
 
 
 def test_a_task_s_own_rubric_and_a_template_are_used() -> None:

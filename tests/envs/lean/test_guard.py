@@ -1,10 +1,10 @@
 """What a slot may hold: the catalogue's cases, tricks with comments and strings, real proofs, any text."""
 
 import json
-import time
 
 import pytest
 from cases import cases
+from cpu_time import within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lean_cases import ROWS as CASES
@@ -171,7 +171,6 @@ def test_a_command_after_a_proof_is_found(proof, between):
 
 @pytest.mark.parametrize("piece", NESTS)
 def test_time_grows_with_the_length(piece):
-    start = time.process_time()
-    refusal(repeated(piece))
-    refusal("by simp [" + repeated(piece) + "]")
-    assert time.process_time() - start < 0.7
+    for _ in within(0.7):
+        refusal(repeated(piece))
+        refusal("by simp [" + repeated(piece) + "]")

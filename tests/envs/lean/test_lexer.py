@@ -1,8 +1,7 @@
 """Comments, strings and names told from code; any text, in linear time."""
 
-import time
-
 import pytest
+from cpu_time import within
 from hypothesis import given, settings
 from lean_texts import HOSTILE, NESTS, repeated
 
@@ -95,6 +94,5 @@ def test_tokens_cover_any_text(text):
 @pytest.mark.parametrize("piece", NESTS)
 def test_time_grows_with_the_length(piece):
     text = repeated(piece)
-    start = time.process_time()
-    assert sum(1 for _ in tokens(text)) > 0
-    assert time.process_time() - start < 0.5
+    for _ in within(0.5):
+        assert sum(1 for _ in tokens(text)) > 0

@@ -1,6 +1,5 @@
-import time
-
 import pytest
+from cpu_time import within
 
 from verigym.envs import load
 from verigym.envs.extraction.fences import find_program
@@ -63,14 +62,12 @@ def test_marks_that_are_no_pair_around_the_whole_stay(text: str) -> None:
 )
 def test_hostile_lists_and_numbers_take_little_time(answer: str) -> None:
     env = load("match")
-    begin = time.process_time()
-    for reference in ({"kind": "list", "answer": [1, 2]}, {"kind": "numeric", "answer": 1}):
-        assert env.score(env.prompt("q", **reference), f"<answer>{answer}</answer>").reward == 0
-    assert time.process_time() - begin < 5
+    for _ in within(5):
+        for reference in ({"kind": "list", "answer": [1, 2]}, {"kind": "numeric", "answer": 1}):
+            assert env.score(env.prompt("q", **reference), f"<answer>{answer}</answer>").reward == 0
 
 
 @pytest.mark.parametrize("text", ["a```\n", "```", "a:```python\n", "\u200b", "a```" + " " * 50], ids=ascii)
 def test_hostile_fences_take_little_time(text: str) -> None:
-    begin = time.process_time()
-    find_program(text * 30_000, "python", "fenced")
-    assert time.process_time() - begin < 5
+    for _ in within(5):
+        find_program(text * 30_000, "python", "fenced")

@@ -1,8 +1,7 @@
 """No verdict costs more than a second of CPU at default settings: what SymPy would take longer for is LIMIT."""
 
-import time
-
 import pytest
+from cpu_time import within
 from symbolic_cpu import workers_cpu_s
 
 from verigym.envs import Status
@@ -28,12 +27,6 @@ def test_what_takes_long_is_limit(answer: str) -> None:
     env = MathEnvironment()
     client.warm_up()
     prompt = env.prompt("Expand $(x+1)^2$.", answer="x^2+2x+1")
-    took = []
-    for _ in range(3):  # cores that others use, too, work slower: the best counts
-        spent = time.process_time() + workers_cpu_s()
+    for _ in within(MAX_CPU_S, workers_cpu_s):
         score = env.score(prompt, rf"\boxed{{{answer}}}")
-        took.append(time.process_time() + workers_cpu_s() - spent)
         assert score.status is Status.LIMIT, score.reason
-        if took[-1] < MAX_CPU_S:
-            break
-    assert min(took) < MAX_CPU_S

@@ -1,9 +1,9 @@
 """Hostile trees: every comparison ends within its budget of work, and none raises."""
 
-import time
 from fractions import Fraction
 
 import pytest
+from cpu_time import within
 from python_trees import tree
 
 from verigym.envs.math.equality.numbers.exactly import rational
@@ -49,13 +49,12 @@ HUGE = [
 @pytest.mark.parametrize("text", HUGE)
 def test_huge_numbers_do_not_hang(text: str) -> None:
     node = tree(text)
-    started = time.thread_time()
-    rational(node)
-    compare_values(node, tree("1"))
-    compare_values(tree(f"sin(1)*({text})"), tree(f"({text})*cos(1)"))
-    compare_values(tree(f"x + {text}"), tree(f"x + 1 + {text}"))
-    proportional(tree(f"x - ({text})"), tree(f"2*x - ({text})"))
-    assert time.thread_time() - started < 2
+    for _ in within(2):
+        rational(node)
+        compare_values(node, tree("1"))
+        compare_values(tree(f"sin(1)*({text})"), tree(f"({text})*cos(1)"))
+        compare_values(tree(f"x + {text}"), tree(f"x + 1 + {text}"))
+        proportional(tree(f"x - ({text})"), tree(f"2*x - ({text})"))
 
 
 def test_long_and_deep_trees_are_refused() -> None:

@@ -1,10 +1,10 @@
 """Exact values, numerical values, equations that are multiples of each other, signs that go together, matrices."""
 
-import time
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import pytest
+from cpu_time import within
 from python_trees import tree
 
 from verigym.envs.math.build import expand_plus_minus
@@ -135,38 +135,23 @@ def test_matrices(text: str, result: str | None) -> None:
 
 
 def test_matrices_with_growing_entries_are_given_up_early() -> None:
-    started = time.thread_time()
-    rows = ", ".join("[" + ", ".join(f"x_{row}{column} + y" for column in range(8)) + "]" for row in range(8))
-    assert evaluate_matrix(tree(f"[{rows}]**64")) is None
-    assert evaluate_matrix(tree(f"[{rows}]**(-1)")) is None
-    assert compare_values(tree(f"det([{rows}])"), tree("1")).verdict == "unknown"
-    assert time.thread_time() - started < 0.5
+    for _ in within(0.5):
+        rows = ", ".join("[" + ", ".join(f"x_{row}{column} + y" for column in range(8)) + "]" for row in range(8))
+        assert evaluate_matrix(tree(f"[{rows}]**64")) is None
+        assert evaluate_matrix(tree(f"[{rows}]**(-1)")) is None
+        assert compare_values(tree(f"det([{rows}])"), tree("1")).verdict == "unknown"
 
 
 @pytest.mark.parametrize(
     ("a", "b", "limit_s"), [("5", "6", 40e-6), ("x**2 - 1", "(x - 1)*(x + 1)", 1.5e-3), ("sin(pi/6)", "1/2", 4e-3)]
 )
 def test_speed(a: str, b: str, limit_s: float) -> None:
-    """About four times what was measured where the control took `CONTROL_S`; elsewhere as much more as the control takes."""
+    """About four times what was measured."""
     one, two = tree(a), tree(b)
     compare_values(one, two)
-    best, control = (min(costs) for costs in zip(*((_timed(one, two), _control()) for _ in range(20)), strict=True))
-    assert best < limit_s * max(1.0, control / CONTROL_S)
-
-
-CONTROL_S = 0.6e-3
-
-
-def _control() -> float:
-    started = time.perf_counter()
-    sum(number * number for number in range(20_000))
-    return time.perf_counter() - started
-
-
-def _timed(one: object, two: object) -> float:
-    started = time.perf_counter()
-    compare_values(one, two)  # type: ignore[arg-type]
-    return time.perf_counter() - started
+    for _ in within(20 * limit_s):
+        for _ in range(20):
+            compare_values(one, two)
 
 
 def test_symbols_are_not_touched_by_expansion() -> None:

@@ -1,9 +1,9 @@
 import json
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from cpu_time import within
 from needs import needs
 
 from verigym.envs.process.arithmetic import TooMuchArithmetic, first_error, verify
@@ -37,12 +37,11 @@ def test_a_wrong_value_carried_on_is_no_second_error():
     ids=lambda text: text[:12],
 )  # fmt: skip
 def test_hostile_text_takes_bounded_time(text):
-    start = time.process_time()
-    try:
-        verify([text])
-    except TooMuchArithmetic as much:
-        assert "more" in str(much)
-    assert time.process_time() - start < 2  # a quadratic reading takes four or more
+    for _ in within(2):  # a quadratic reading takes four or more
+        try:
+            verify([text])
+        except TooMuchArithmetic as much:
+            assert "more" in str(much)
 
 
 @pytest.mark.slow

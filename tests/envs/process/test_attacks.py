@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from cpu_time import within
 from tokenizers import AddedToken, normalizers
 
 from verigym.envs import Message, Status
@@ -113,9 +113,8 @@ def test_a_huge_solution_gets_a_verdict_soon(name: str, kind: str, model: Path) 
     env = ProcessEnvironment() if kind == "arithmetic" else ProcessEnvironment(kind="qwen", model=str(model), device="cpu")
     prompt = env.prompt(TASK)
     env.score(prompt, "x")
-    start = time.process_time()
-    score = env.score(prompt, HUGE[name])
-    assert time.process_time() - start < 15
+    for _ in within(15):
+        score = env.score(prompt, HUGE[name])
     assert score.reward == 0.0 and score.status in (Status.LIMIT, Status.NO_ANSWER), score.reason
 
 

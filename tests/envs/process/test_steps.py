@@ -1,6 +1,5 @@
-import time
-
 import pytest
+from cpu_time import within
 
 from verigym.envs.process.steps import Ends, Splitting, split
 
@@ -68,9 +67,8 @@ def test_the_final_answer_is_left_out_on_demand(text: str, kept: list[str]) -> N
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_spans_cover_the_text_in_linear_time(how: Splitting, unit: str) -> None:
     text = "a " + unit * (25_000 // len(unit)) + " b"
-    start = time.process_time()
-    spans = split(text, how)
-    assert time.process_time() - start < 1  # a quadratic reading takes several
+    for _ in within(1):  # a quadratic reading takes several
+        spans = split(text, how)
     assert spans[0].start == 0 and spans[-1].end == len(text)
     assert all(one.end == other.start for one, other in zip(spans, spans[1:], strict=False))
     assert all(span.of(text) for span in spans)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cases import cases
+from cpu_time import within
 
 from verigym.envs import Completion, Status, UsageError, load
 from verigym.envs.reasoning_gym.comparing import KINDS
@@ -96,10 +96,9 @@ def test_blanks_between_moves_are_read_in_one_way(task: str, first: str, piece: 
     """Where two parts of a repeated piece could share its blanks, a wrong end would take the power of the pieces to see."""
     shape = TASKS[task].shape
     assert shape is not None
-    start = time.process_time()
-    assert shape.fullmatch(first + piece * 150 + "!") is None
-    assert shape.fullmatch(first + piece * 20_000 + "!") is None
-    assert time.process_time() - start < 2
+    for _ in within(2):
+        assert shape.fullmatch(first + piece * 150 + "!") is None
+        assert shape.fullmatch(first + piece * 20_000 + "!") is None
     end = "}" if task == "graph_color" else ""
     assert shape.fullmatch(first + piece * 150 + end)
 

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
+from cpu_time import within
 
 from verigym.sandbox.inside.wire import frames
 from verigym.sandbox.inside.wire.shared_containers import SharedContainers
@@ -262,9 +262,6 @@ def test_a_call_is_quick(loaded):
     server = loaded("import time\ndef f(n): return 2 * n\ndef cpu(): return time.process_time()\n")
     rounds = 2000
     server.call("f", 1)
-    before, theirs = time.process_time(), server.call("cpu")["value"]
-    for number in range(rounds):
-        assert server.call("f", number)["value"] == 2 * number
-    spent = time.process_time() - before + server.call("cpu")["value"] - theirs
-    # Measured: 0.06 ms on both sides together; the margin is for busy machines.
-    assert spent / rounds < 0.0005
+    for _ in within(0.0005 * rounds, lambda: server.call("cpu")["value"]):  # measured: 0.06 ms on both sides together
+        for number in range(rounds):
+            assert server.call("f", number)["value"] == 2 * number

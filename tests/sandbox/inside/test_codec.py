@@ -15,6 +15,7 @@ import uuid
 import numpy
 import pytest
 from cases import cases
+from cpu_time import within
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -303,10 +304,9 @@ def test_floats_that_json_cannot_say_must_be_tagged():
 def test_keys_made_to_collide_do_not_cost_the_square(tag):
     keys = [{"i": hex(index * (2**61 - 1))} if index else 0 for index in range(50_000)]
     data = {"s": keys} if tag == "s" else {"d": [[key, 0] for key in keys]}
-    start = time.process_time()
-    with pytest.raises(CodecError, match="one hash"):
-        decode(data)
-    assert time.process_time() - start < 2
+    for _ in within(2):
+        with pytest.raises(CodecError, match="one hash"):
+            decode(data)
     assert len(cross({(-1 - a % 2, -1 - b % 2, a, b) for a in range(50) for b in range(50)})) == 2500
 
 
