@@ -7,9 +7,9 @@ import pytest
 from verigym import Completion, load
 from verigym.cli import main
 from verigym.datasets_cfg.golds import is_prose
+from verigym.envs.option_trials import Trial, alternatives, as_arguments, best
 from verigym.grade.out_file import sidecar
 from verigym.grade.specimens import HashSample
-from verigym.grade.trials import Trial, alternatives, as_arguments, best
 
 STEPS = "She sells the remaining 9 eggs at the market for 2 dollars each.\nSo she makes 9 * 2 = 18 every day there.\n"
 
@@ -122,13 +122,13 @@ def test_specimens_are_spread_and_bounded():
 
 def test_the_more_trusted_of_two_ways_that_read_alike_is_proposed():
     trials = [
-        Trial(arguments="hash", texts=20, read=2, right=2),
-        Trial(arguments="label", texts=20, read=19, right=10),
-        Trial(arguments="last", texts=20, read=20, right=11),
+        Trial(change={"extract": "hash"}, texts=20, read=2, right=2),
+        Trial(change={"extract": "label"}, texts=20, read=19, right=10),
+        Trial(change={"extract": "last"}, texts=20, read=20, right=11),
     ]
     proposed = best(trials)
-    assert proposed is not None and proposed.arguments == "label"
-    assert best([]) is None and best([Trial(arguments="a", texts=3, read=0, right=0)]) is None
+    assert proposed is not None and proposed.change == {"extract": "label"}
+    assert best([]) is None and best([Trial(change={"extract": "a"}, texts=3, read=0, right=0)]) is None
 
 
 def test_alternatives_are_given_as_the_command_line_takes_them():
@@ -141,7 +141,7 @@ def test_alternatives_are_given_as_the_command_line_takes_them():
 
 
 def test_trials_end_in_time(graded, monkeypatch):
-    monkeypatch.setattr("verigym.grade.trials.ALL_TRIALS_S", -1)
+    monkeypatch.setattr("verigym.envs.option_trials.ALL_TRIALS_S", -1)
     [hint], _ = graded(gsm8k("A: %d", "%d"))
     assert [trial["texts"] for trial in hint["tried"]] == [0] * 4
     assert hint["advice"].startswith("The time did not suffice to try --option extract=hash, --option extract=final")

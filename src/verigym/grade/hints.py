@@ -13,7 +13,7 @@ from verigym.envs import Environment, Status
 from verigym.grade.reading.records import place
 from verigym.grade.specimens import Specimen, Specimens
 from verigym.grade.summary import Summary
-from verigym.grade.trials import Trial, best, try_options
+from verigym.envs.option_trials import Trial, best, try_options
 
 SHOWN = 3
 TEXT_END = 80

@@ -11,7 +11,7 @@ from verigym.grade.job import Outcome
 from verigym.grade.reading.records import place
 from verigym.grade.summary import AtK, Summary
 from verigym.grade.tasks import Joined
-from verigym.grade.trials import as_arguments
+from verigym.envs.option_trials import as_arguments
 from verigym.terminal import printable
 
 SHOWN_IDS = 8

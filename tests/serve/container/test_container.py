@@ -135,7 +135,7 @@ def test_the_image_is_built_serves_and_drains(compose: Compose) -> None:
         assert inside.stdout == "10001\n" and "Read-only file system" in inside.stderr
         health = run(compose.podman, "inspect", "--type", "image", "--format", "{{json .HealthCheck}}", IMAGE).stdout
         assert "/healthz" in health
-        assert run(compose.podman, "stop", "--time", "60", container).returncode == 0  # 60 s of grace; 137 below if it needed more
+        assert run(compose.podman, "stop", "--time", "60", container).returncode == 0  # killed after it: 137 below
         ended = run(compose.podman, "inspect", "--format", "{{.State.ExitCode}}", container).stdout
         assert ended.strip() == "0"
         log = run(compose.podman, "logs", container)

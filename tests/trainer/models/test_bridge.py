@@ -342,8 +342,8 @@ def test_the_tokens_of_a_turn_may_be_any_split_of_its_text() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_ambiguous_turns() -> None:
-    assert play(1000) > 5_000
+def test_many_thousand_ambiguous_turns() -> None:
+    assert play(250) > 1_250
 
 
 # --- the template of models from scratch ----------------------------------------------------------------------------------

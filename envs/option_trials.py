@@ -10,9 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from verigym.envs import Completion, Environment, Prompt, Status, UsageError, load
-from verigym.envs.contract.errors import EnvironmentFailure
-from verigym.envs.grading import Grader
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import Completion, Prompt, Status
+from verigym.envs.grading.grader import Grader
+from verigym.envs.registry import load
 
 PLACES = ("extract", "answer_in", "program")
 """Environment options that say where to look for the answer in the text; the value of each is one of a fixed list of names."""
@@ -33,13 +35,18 @@ class Trial(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    arguments: str
-    """As they are given to `verigym grade`."""
+    change: Mapping[str, Any]
+    """The options that differ from those of the environment."""
     texts: int
     """Texts tried; 0 where the time for trials was over."""
     read: int
     """Texts in which an answer was found."""
     right: int
+
+    @property
+    def arguments(self) -> str:
+        """Return the changed options as arguments of `verigym grade`."""
+        return as_arguments(self.change)
 
 
 def try_options(
@@ -76,7 +83,7 @@ def try_options(
             continue
         read = sum(status in _READ for status in statuses)
         right = sum(status is Status.CORRECT for status in statuses)
-        found.append(Trial(arguments=as_arguments(change), texts=len(statuses), read=read, right=right))
+        found.append(Trial(change=change, texts=len(statuses), read=read, right=right))
     return found
 
 
@@ -112,6 +119,11 @@ def best(trials: Sequence[Trial]) -> Trial | None:
 def as_arguments(change: Mapping[str, Any]) -> str:
     """Return the options in `change` as command-line arguments."""
     return " ".join(f"--option {name}={_value(value)}" for name, value in change.items())
+
+
+def as_fields(change: Mapping[str, Any]) -> str:
+    """Return the options in `change` as lines of a run's YAML, in one line."""
+    return f"options: {json.dumps(dict(change))}"
 
 
 def _value(value: Any) -> str:
