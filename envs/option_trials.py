@@ -8,13 +8,12 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Status
 from verigym.envs.grading.grader import Grader
-from verigym.envs.registry import load
 
 PLACES = ("extract", "answer_in", "program")
 """Environment options that say where to look for the answer in the text; the value of each is one of a fixed list of names."""
@@ -35,7 +34,7 @@ class Trial(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    change: Mapping[str, Any]
+    change: Mapping[str, Any] = Field(exclude=True)
     """The options that differ from those of the environment."""
     texts: int
     """Texts tried; 0 where the time for trials was over."""
@@ -43,6 +42,7 @@ class Trial(BaseModel):
     """Texts in which an answer was found."""
     right: int
 
+    @computed_field
     @property
     def arguments(self) -> str:
         """Return the changed options as arguments of `verigym grade`."""
@@ -51,8 +51,6 @@ class Trial(BaseModel):
 
 def try_options(
     environment: Environment,
-    name: str,
-    options: Mapping[str, Any],
     pairs: Sequence[tuple[Prompt, Completion]],
     workers: int | None,
 ) -> list[Trial]:
@@ -62,8 +60,6 @@ def try_options(
 
     Args:
         environment: the environment whose results are suspicious.
-        name: the name that it is loaded by.
-        options: the options that it was loaded with.
         pairs: prompts and completions, of which the first TEXTS are graded.
         workers: 0 to grade in this process, without limits; any other value uses one worker process.
     """
@@ -73,7 +69,8 @@ def try_options(
     for change in alternatives(environment):
         statuses: list[Status] = []
         try:
-            trial = load(name, **{**options, **change})
+            options = environment.options.model_dump(exclude_unset=True)
+            trial = type(environment)(**{**options, **change})
             with Grader(trial, workers=workers if workers == 0 else 1, timeout_s=TRIAL_S) as grader:
                 for score in grader.stream(few) if time.monotonic() < end else ():
                     statuses.append(score.status)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from verigym.datasets_cfg.fields import Extraction
 from verigym.datasets_cfg.golds import prose, taken, wants_short, way_out, with_taken
 from verigym.envs import Environment, Status
+from verigym.envs.option_trials import Trial, best, try_options
 from verigym.grade.reading.records import place
 from verigym.grade.specimens import Specimen, Specimens
 from verigym.grade.summary import Summary
-from verigym.envs.option_trials import Trial, best, try_options
 
 SHOWN = 3
 TEXT_END = 80
@@ -43,8 +43,6 @@ def hints(
     summary: Summary,
     seen: Specimens,
     environment: Environment,
-    name: str,
-    options: Mapping[str, Any],
     *,
     gold_extract: Extraction | None = None,
     workers: int | None = None,
@@ -55,8 +53,6 @@ def hints(
         summary: the summary of all completions.
         seen: samples of the completions.
         environment: the environment that graded them.
-        name: the name that the environment is loaded by.
-        options: the options that the environment was loaded with.
         gold_extract: how golds were extracted from their columns; None if they were taken as they are.
         workers: number of worker processes for trying other options, see `Grader`.
     """
@@ -72,7 +68,7 @@ def hints(
         chosen = seen.unread.kept if mostly_unread else seen.all.kept
         prompts = [with_taken(environment, one.item.prompt, way) if way else one.item.prompt for one in chosen]
         pairs = [(prompt, one.item.completion) for prompt, one in zip(prompts, chosen, strict=True) if prompt]
-        tried = try_options(environment, name, options, pairs, workers)
+        tried = try_options(environment, pairs, workers)
         found.append(_unread(summary, unread, chosen, tried) if mostly_unread else _none_right(summary, chosen, tried))
     elif summary.scored >= FEW_EQUAL and summary.lowest_reward == summary.highest_reward:
         found.append(_equal(summary, seen.all.kept))

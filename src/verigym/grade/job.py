@@ -306,7 +306,7 @@ def _with_bad_golds(lines: Iterable[Mapping[str, Any]], bad: BadRows, field: str
 
 def _hints(job: GradeJob, setup: _Setup, summary: Summary, seen: Specimens) -> list[Hint]:
     extracted = job.columns.gold_extract
-    return hints(summary, seen, setup.environment, setup.name, setup.options, gold_extract=extracted, workers=job.workers)
+    return hints(summary, seen, setup.environment, gold_extract=extracted, workers=job.workers)
 
 
 def _check_paths(job: GradeJob) -> None:

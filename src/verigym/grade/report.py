@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from verigym.envs.option_trials import as_arguments
 from verigym.grade.agreement import Agreement
 from verigym.grade.job import Outcome
 from verigym.grade.reading.records import place
 from verigym.grade.summary import AtK, Summary
 from verigym.grade.tasks import Joined
-from verigym.envs.option_trials import as_arguments
 from verigym.terminal import printable
 
 SHOWN_IDS = 8
