@@ -42,7 +42,7 @@ class Trial(BaseModel):
     """Texts in which an answer was found."""
     right: int
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def arguments(self) -> str:
         """Return the changed options as arguments of `verigym grade`."""

@@ -23,14 +23,17 @@ from verigym.trainer.checkpoints.input_hashes import input_hashes, refuse_change
 from verigym.trainer.checkpoints.run_record import record_start, record_threads
 from verigym.trainer.config.engine import ENGINES
 from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.distributed.torchrun import launched_rank
 from verigym.trainer.distributed.world import SOLO, World, open_world
 from verigym.trainer.engines.base import Engine, FreeEngine, engine_metrics
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.engines.snapshot import Snapshot
 from verigym.trainer.learner.learner import Learner
+from verigym.trainer.logprobs.forward import rows_reported
 from verigym.trainer.models.loading import positions_of
 from verigym.trainer.monitoring.console import GradingFailures, opening
+from verigym.trainer.monitoring.first_look import first_look
 from verigym.trainer.monitoring.grader_bugs import Causes, GraderBugs, refuse_silent
 from verigym.trainer.monitoring.logs import RunLog, open_log, score_metrics
 from verigym.trainer.monitoring.progress import BEFORE, Progress, StopRequest
@@ -43,6 +46,7 @@ from verigym.trainer.rollout.episodes import build_episodes, with_room
 from verigym.trainer.rollout.graders import open_graders, open_sessions
 from verigym.trainer.rollout.held_out import evaluate
 from verigym.trainer.stopwatch import Stopwatch
+from verigym.trainer.tasks.answer_forms import with_templates
 from verigym.trainer.tasks.mixture import Source, build_source
 from verigym.trainer.tasks.too_long import check_tasks
 from verigym.trainer.threads import own_threads
@@ -67,6 +71,9 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
         Interrupted: by Ctrl-C, SIGTERM or SIGUSR1; the same call resumes the run.
     """
     transformers.utils.logging.disable_progress_bar()
+    config, chosen = with_templates(config, [config.model], environments)
+    for line in chosen:
+        logger.warning(line)
     refuse_unstartable(config)
     refuse_on_this_machine(config)
     store.prepare(config.output)
@@ -174,13 +181,15 @@ class Run:
                 while self.done < config.steps:
                     start = time.perf_counter()
                     batch = self._next_batch(stop, log)
+                    rewarded = any((score.reward or 0) > 0 for group in batch.sampled for score in group.scores)
+                    if not self.done and not (config.eval_every and rewarded):
+                        self._look(batch.sampled, progress)
                     metrics = {**score_metrics(batch.sampled), **verdict_metrics(batch.sampled), **batch.metrics}
                     metrics |= episode_metrics(batch.sampled, self.positions)
                     metrics.update(reflection_metrics([text for group in batch.sampled for text in group.texts]))
                     metrics["length_growth"] = metrics["completion_tokens"] / first if first else 1.0
                     self._sample_ahead_or_rest()
-                    with self.clock("update"):
-                        learned, rows = self.learner.update(self.done, batch.groups)
+                    learned, rows = self._update(batch, log, progress, stop)
                     if config.overlap == "one_step":
                         with self.clock("ahead_wait"):
                             self.ahead.finish()
@@ -257,12 +266,39 @@ class Run:
     def _rollouts_or_stop(self, stop: StopRequest, log: RunLog) -> Batch:
         if self.world.size > 1:  # the processes would have to agree
             return self.rollouts(self.done)
-        before = dict(self.builder.mixture.drawn), self.builder.state()
+        self.before = dict(self.builder.mixture.drawn), self.builder.state()
         try:
             return self.rollouts(self.done, lambda: stop.urgent)
         except Dropped:
-            self.builder.restore(*before)
-            self._stop(stop, log)
+            self._repeat_later(stop, log)
+
+    def _repeat_later(self, stop: StopRequest, log: RunLog) -> NoReturn:
+        """End the run in the middle of a step, which the resumed run repeats with the same result."""
+        self.builder.restore(*self.before)
+        self._stop(stop, log)
+
+    def _update(
+        self, batch: Batch, log: RunLog, progress: Progress, stop: StopRequest
+    ) -> tuple[dict[str, float], list[list[TrainingRow]]]:
+        """Train on a batch; see `Learner.update`. SIGTERM ends it between micro-batches, until it has changed weights."""
+        may_end = self.world.size == 1 and self.config.overlap == "none"
+
+        def between(done: int, of: int) -> None:
+            if may_end and stop.urgent and not self.learner.changed:
+                raise Dropped
+            progress.present(lambda: f"updating: {done} of {of} completions")
+
+        try:
+            with self.clock("update"), rows_reported(between):
+                return self.learner.update(self.done, batch.groups)
+        except Dropped:
+            self._repeat_later(stop, log)
+
+    def _look(self, groups: Sequence[Group], progress: Progress) -> None:
+        """Say what the first samples show about the prompts; see `first_look`."""
+        if self.world.main:
+            for line in first_look(groups, self.builder.mixture.sources, self.graders):
+                progress.say(line)
 
     def _save(self, log: RunLog, by_time: bool = False) -> None:
         log.sync()
@@ -348,5 +384,7 @@ class Run:
             self._record_causes(log, groups)
             log.samples(self.done, "eval", groups, 4 * len(self.builder.mixture.sources))
             progress.evaluated(self.done, metrics)
+            if not self.done:
+                self._look(groups, progress)
         if self.world.any(stop.requested):
             self._stop(stop, log)

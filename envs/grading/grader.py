@@ -91,7 +91,8 @@ class Grader:
             if cluster is None
             else open_cluster(cluster, self._environments, workers=per_node, **shared)
         )
-        self._workers = workers if cluster is None else 1
+        self.workers = workers if cluster is None else 1
+        """0 if this process grades, without limits."""
         # A grader that nobody holds is closed. Futures hold it, so it is not closed under an item that somebody waits for.
         self._close = close_at_the_end(self, self._engine)
 
@@ -192,7 +193,7 @@ class Grader:
     def _environment(self, prompt: Prompt) -> Environment:
         if not isinstance(prompt, Prompt):
             raise TypeError(f"an item is (prompt, completion); its prompt is a {type(prompt).__name__}, not a Prompt")
-        if self._workers:  # here and not when it is made, which a script may do as it is imported
+        if self.workers:  # here and not when it is made, which a script may do as it is imported
             refuse_in_a_worker()
         environment = self._environments.get(prompt.environment)
         if environment is None:
@@ -208,7 +209,7 @@ class Grader:
         Raises:
             UsageError: a worker cannot be started; the message says why and what to do.
         """
-        if self._workers:
+        if self.workers:
             refuse_in_a_worker()
         try:
             self._engine.start()

@@ -92,6 +92,8 @@ class Learner:
         self.full = config.shard == "full" and world.size > 1
         self.sharded, tokenizer = self._policy(whole_model(start))
         self.model = self.sharded.model
+        self.changed = False
+        """Whether the present or last update has changed weights."""
         self.threads = use_threads(self.model, config.threads, config.output, alike=config.overlap != "none")
         self.codec = Codec(tokenizer, self.model.generation_config)
         self.optimizer = build_optimizer(self.model.parameters(), config)
@@ -188,7 +190,7 @@ class Learner:
             step: number of the training step, counted from 0.
             groups: completions of the step with their verdicts; may be empty.
         """
-        config = self.config
+        config, self.changed = self.config, False
         rate = learning_rate(
             step, peak=config.learning_rate, warmup=config.warmup_steps, total=config.steps, schedule=config.schedule
         )
@@ -229,11 +231,13 @@ class Learner:
                 self.sharded.reduce_gradients()
                 norm = clip_gradients(self.model.parameters(), config.max_grad_norm)
                 parts["grad_norm"] = float(norm)
+                self.changed = True
                 step_if_finite(self.optimizer, norm, step)
                 self.sharded.gather()
             elif parts["trained_rows"] == 0:
                 logger.warning("step %d: no completion could be trained on; the weights stay as they are", step + 1)
             if self.critic:
+                self.changed = True
                 parts |= self.critic.update(step, rows, **forward)
             if self.world.main and not all(math.isfinite(parts.get(name, 0.0)) for name in ("grad_norm", "critic_grad_norm")):
                 save_bad_batch(config.output / "bad_batches", step + 1, rows, parts, self.codec.decode)

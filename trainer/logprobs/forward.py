@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -67,6 +68,29 @@ dtype, and the mask of real tokens, both [B, T]. It returns the `ExpectedGradien
 def autocast(device: torch.device, dtype: str) -> AbstractContextManager[Any]:
     """Return the autocast context of the forward pass: bfloat16 for `bf16`, no autocast for `fp32`."""
     return torch.autocast(device.type, dtype=torch.bfloat16) if dtype == "bf16" else nullcontext()
+
+
+OnRows = Callable[[int, int], None]
+"""Called between micro-batches with (rows that were run, all rows to run). It may raise to stop."""
+
+_on_rows: ContextVar[OnRows | None] = ContextVar("on_rows", default=None)
+
+
+@contextmanager
+def rows_reported(to: OnRows) -> Iterator[None]:
+    """Return a context in which `to` is called between the micro-batches of forward and backward passes."""
+    token = _on_rows.set(to)
+    try:
+        yield
+    finally:
+        _on_rows.reset(token)
+
+
+def report_rows(done: int, of: int) -> None:
+    """Call the function of `rows_reported`, if there is one."""
+    to = _on_rows.get()
+    if to is not None:
+        to(done, of)
 
 
 def micro_batches(lengths: Sequence[int], token_budget: int, device: str = "cpu") -> Iterator[list[int]]:

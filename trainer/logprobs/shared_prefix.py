@@ -29,6 +29,7 @@ from verigym.trainer.logprobs.forward import (
     evaluating,
     logprobs_from_hidden,
     micro_batches,
+    report_rows,
     row_logprobs,
     usable_head,
 )
@@ -158,6 +159,20 @@ def micro_batch_passes(
         numbers: rows to run; rows without completion tokens are skipped.
         how: options of the forward pass.
     """
+    done, of = 0, sum(bool(completions[number]) for number in numbers)
+    for rows, run in _passes(model, prompts, completions, numbers, how):
+        yield rows, run
+        done += len(rows)
+        report_rows(done, of)
+
+
+def _passes(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Sequence[int]],
+    numbers: Sequence[int],
+    how: ForwardOptions,
+) -> Iterator[tuple[list[int], Pass]]:
     kind = model.device.type
     if not (how.shared_prefix and shareable(model)):
         chosen = frozenset(numbers)

@@ -47,13 +47,14 @@ class StopRequest:
 
     Args:
         quiet: if True, print nothing; for processes other than the main one.
+        ends: text of the message about a stop, if the work has neither steps nor checkpoints.
         at_once: if given, the context begins with a preparation phase, in which there is no work to finish. In this phase,
             which lasts until `begin` is called, a signal ends the context at once with `Interrupted`. The text `at_once`, such
             as "before the first step", tells in the error message when the run was stopped. None for no such phase.
     """
 
-    def __init__(self, quiet: bool = False, at_once: str | None = None) -> None:
-        self.requested, self.at_once, self._quiet = False, at_once, quiet
+    def __init__(self, quiet: bool = False, at_once: str | None = None, ends: str | None = None) -> None:
+        self.requested, self.at_once, self._quiet, self._ends = False, at_once, quiet, ends
         self.urgent = False
         """Whether SIGTERM has come: the process will soon be killed, so work that can be repeated is dropped."""
         self.exit_code = 130
@@ -117,7 +118,8 @@ class StopRequest:
         if self.at_once is not None:
             raise _AtOnce
         if not self._quiet:
-            what = "stopping as soon as a checkpoint is written" if self.urgent else "stopping after this step"
+            usual = "stopping as soon as a checkpoint is written" if self.urgent else "stopping after this step"
+            what = self._ends or usual
             print(f"\n{self._why}{what}; Ctrl-C {'again ' if by_hand else ''}stops at once", file=sys.stderr)
 
 

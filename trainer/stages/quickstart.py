@@ -6,6 +6,8 @@ It runs the same code as the pipeline stages `scratch`, `sft` and `grpo`.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +19,8 @@ import torch
 
 from verigym.envs.console import open_console
 from verigym.envs.contract.errors import UsageError
-from verigym.trainer.checkpoints.store import prepare
+from verigym.trainer.checkpoints.store import Timer, prepare
+from verigym.trainer.checkpoints.tensors import save_tensors
 from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.engines.native.engine import NativeEngine
 from verigym.trainer.learner.optimizers import clipped_step, learning_rate
@@ -26,7 +29,7 @@ from verigym.trainer.loop import train
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.monitoring.logs import read_rows
-from verigym.trainer.monitoring.progress import Progress
+from verigym.trainer.monitoring.progress import Progress, StopRequest
 from verigym.trainer.monitoring.report import write_report
 from verigym.trainer.rng import keyed_int
 from verigym.trainer.rollout.graders import open_graders
@@ -54,6 +57,8 @@ TOKENIZER_TEXTS = 1200
 """Demonstrations that the tokenizer is trained on."""
 WARMUP_STEPS = 30
 """Cold-start steps of linear rise of the learning rate."""
+SAVE_MINUTES = 1.0
+"""Time between two saves of an unfinished cold start; a stop on request saves too."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class Result:
 def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads: int | None = None) -> Result:
     """Train a small model, print its held-out accuracy before and after each stage, and return the accuracies.
 
-    If the process is killed, the same call resumes.
+    If the process is killed or asked to stop, the same call resumes.
 
     Args:
         output: folder for the model, the logs and the report.
@@ -97,13 +102,15 @@ def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads:
 
     Raises:
         UsageError: the folder cannot be written, or holds a quickstart of another seed or size.
+        Interrupted: Ctrl-C, SIGTERM or SIGUSR1.
     """
     sizes = sizes or Sizes()
     prepare(output)
     console = open_console(stderr=True)
     start = time.perf_counter()
     config = _config(output, seed, sizes, threads)
-    before = _cold_started(Path(config.model), config, sizes, console)
+    with StopRequest(at_once="before the cold start") as stop:
+        before = _cold_started(Path(config.model), config, sizes, console, stop)
     console.print(f"GRPO: {sizes.grpo_steps} steps of {sizes.prompts_per_step} prompts x {sizes.group_size} completions")
     train(config)
     rows = read_rows(config.output / "metrics.jsonl")
@@ -151,16 +158,18 @@ def _config(output: Path, seed: int, sizes: Sizes, threads: int | None) -> Train
     return build_config(fields, "quickstart")
 
 
-def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Console) -> float:
-    """Make the model after the cold start, unless its folder exists, and return the accuracy of the untrained model."""
-    note = folder / "untrained.json"
+def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Console, stop: StopRequest) -> float:
+    """Make the model after the cold start, unless its folder exists, and return the accuracy of the untrained model.
+
+    Until it is made, a folder beside it keeps what is finished: the accuracy, and the state of the training.
+    """
+    unfinished = folder.with_name("cold_start.unfinished")
     made_with = {"seed": config.seed, **asdict(sizes)}
     made_with = {name: value for name, value in made_with.items() if name == "seed" or name.startswith("cold_start")}
-    if folder.exists():
-        record = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
-        if record.get("made_with") != made_with:
-            raise UsageError(f"{folder} was not made with {made_with}; set the output to a new folder")
-        return float(record["accuracy"])
+    before = _untrained_accuracy(folder, made_with) if folder.exists() else None
+    if before is not None:
+        shutil.rmtree(unfinished, ignore_errors=True)  # a kill may have left it
+        return before
     count = max(TOKENIZER_TEXTS, sizes.cold_start_steps * sizes.cold_start_batch)
     examples = demonstrations(config.sources, "train", count, keyed_int("cold start", config.seed))
     tokenizer = scratch_tokenizer(tokenizer_texts(examples[:TOKENIZER_TEXTS]))
@@ -170,15 +179,21 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
     threads = use_threads(model, config.threads)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     console.print(f"Qwen3 model from nothing: {parameters / 1e6:.1f}M parameters, {threads}")
-    with open_graders(sources, config) as graders, threads.while_sampling():
-        engine = NativeEngine(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype)
-        metrics, groups = evaluate(engine, codec, sources, graders, config)
-    if "accuracy" not in metrics:
-        raise UsageError(f"no completion could be graded: {groups[0].scores[0].reason}")
-    console.print(f"untrained: held-out accuracy {metrics['accuracy']:.3f}")
+    before = _untrained_accuracy(unfinished, made_with) if unfinished.exists() else None
+    if before is None:
+        with open_graders(sources, config) as graders, threads.while_sampling():
+            engine = NativeEngine(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype)
+            metrics, groups = evaluate(engine, codec, sources, graders, config)
+        if "accuracy" not in metrics:
+            raise UsageError(f"no completion could be graded: {groups[0].scores[0].reason}")
+        before = metrics["accuracy"]
+        with completed_folder(unfinished) as partial:
+            (partial / NOTE).write_text(json.dumps({"accuracy": before, "made_with": made_with}), encoding="utf-8")
+    console.print(f"untrained: held-out accuracy {before:.3f}")
     console.print(f"cold start: {sizes.cold_start_steps} supervised steps on {sizes.cold_start_batch} demonstrations each")
 
     pairs = to_pairs(examples, codec)
+    stop.begin()
     with Progress(sizes.cold_start_steps, 0, title="cold start", shown=("loss",)) as progress:
         cold_start(
             model,
@@ -188,13 +203,26 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
             batch_size=sizes.cold_start_batch,
             peak_learning_rate=sizes.cold_start_learning_rate,
             on_step=lambda step, loss: progress.step(step, {"loss": loss}),
+            state=unfinished / "state.pt",
+            stop=stop,
         )
     with completed_folder(folder) as partial:
         model.save_pretrained(partial)
         tokenizer.save_pretrained(partial)
-        record = {"accuracy": metrics["accuracy"], "made_with": made_with}
-        (partial / note.name).write_text(json.dumps(record), encoding="utf-8")
-    return float(metrics["accuracy"])
+        shutil.copy(unfinished / NOTE, partial)
+    shutil.rmtree(unfinished)
+    return before
+
+
+NOTE = "untrained.json"
+
+
+def _untrained_accuracy(folder: Path, made_with: dict[str, Any]) -> float:
+    note = folder / NOTE
+    record = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
+    if record.get("made_with") != made_with:
+        raise UsageError(f"{folder} was not made with {made_with}; set the output to a new folder")
+    return float(record["accuracy"])
 
 
 def cold_start(
@@ -206,10 +234,12 @@ def cold_start(
     batch_size: int,
     peak_learning_rate: float,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
+    state: Path | None = None,
+    stop: StopRequest | None = None,
 ) -> None:
     """Train `model`, in place, to minimise the mean negative log-likelihood of the completions' tokens.
 
-    This is the stage `sft` without packing, epochs and checkpoints, for a model in memory. Pairs are taken in order, and after
+    This is the stage `sft` without packing, epochs and logs, for a model in memory. Pairs are taken in order, and after
     the last pair again from the first; they are not shuffled, so no seed is needed.
 
     Args:
@@ -220,10 +250,22 @@ def cold_start(
         batch_size: pairs per update.
         peak_learning_rate: reached after `WARMUP_STEPS`, then constant.
         on_step: called with the number of finished steps and the loss in nats per token.
+        state: file for the weights, the optimizer's state and the number of steps; if it exists, training resumes from it.
+        stop: tells whether to stop. The state is then saved.
+
+    Raises:
+        Interrupted: a stop was requested.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak_learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()
-    for step in range(steps):
+    begin = 0
+    if state is not None and state.exists():
+        saved = torch.load(state, weights_only=True)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        begin = saved["step"]
+    timer = Timer(SAVE_MINUTES)
+    for step in range(begin, steps):
         batch = [pairs[(step * batch_size + row) % len(pairs)] for row in range(batch_size)]
         prompts, completions = [pair.prompt_ids for pair in batch], [pair.token_ids for pair in batch]
         logp_BT, mask_BT = completion_logprobs(model, prompts, completions, temperature=1.0, pad_id=codec.pad_id)
@@ -233,4 +275,12 @@ def cold_start(
         rate = learning_rate(step, peak=peak_learning_rate, warmup=WARMUP_STEPS, total=steps, schedule="constant")
         clipped_step(optimizer, rate, 1.0, step)
         on_step(step + 1, loss.item())
+        stopping = stop is not None and stop.requested
+        if state is not None and (stopping or timer.due):
+            saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
+            save_tensors(saved, state.with_name(f".{state.name}"))
+            os.replace(state.with_name(f".{state.name}"), state)
+            timer.restart()
+        if stop is not None and stopping:
+            raise stop.interrupted(f"cold start: stopped after step {step + 1} of {steps}")
     model.eval()

@@ -16,13 +16,16 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from verigym.envs.contract.schema import Completion, Message, Prompt, Score, Status
+from verigym.envs.contract.session import opens_sessions
 from verigym.envs.grading import Grader, grades_groups
 from verigym.trainer.checkpoints.store import fingerprint, refuse_other
 from verigym.trainer.engines.base import Engine, Thought
 from verigym.trainer.models.codec import Codec
+from verigym.trainer.monitoring.first_look import first_look
 from verigym.trainer.monitoring.progress import Progress, StopRequest
 from verigym.trainer.rollout.collect import Dropped, Group, collect, gold_text
 from verigym.trainer.rollout.episodes import Episodes
+from verigym.trainer.stages.kept_completions import KeepingEngine, KeptCompletions
 from verigym.trainer.tasks.mixture import Source
 
 logger = logging.getLogger("verigym.trainer")
@@ -138,7 +141,8 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         self._file.truncate(sum(map(len, kept)))
         if not kept:
             self._write([{"identity": fingerprint(made), "made_with": dict(made)}])
-        self._head = {"identity": fingerprint(made), "made_with": dict(made)}
+        self.identity = fingerprint(made)
+        self._head = {"identity": self.identity, "made_with": dict(made)}
         self._beside = path.with_name(f"{path.name}.retried")
         if self._beside.exists():
             self._apply_replacements()
@@ -305,7 +309,8 @@ def sample_all(
         episodes: see `collect`. An episode that failed because of verigym, not because of the model, is played again.
 
     Raises:
-        Interrupted: Ctrl-C, SIGTERM or SIGUSR1; finished prompts are in the log.
+        Interrupted: Ctrl-C, SIGTERM or SIGUSR1; finished prompts are in the log, and finished completions of other prompts
+            in a file beside it (episodes of several turns are not kept).
     """
     ids = task_ids((source.label, prompt.key) for source, prompt in tasks)
     place_of = {one: place for place, one in enumerate(task_ids((p.source, p.prompt_key) for p in log.found))}
@@ -313,13 +318,20 @@ def sample_all(
     missing = sorted((n for n, first in enumerate(first_of) if first < samples), key=lambda n: -first_of[n])
     done = len(tasks) - len(missing)
     _describe_log(log, place_of, ids, samples, title)
-    with StopRequest() as stop, Progress(len(tasks), done, title=title, shown=("accuracy",), unit="prompt") as progress:
+    one_turn = not any(opens_sessions(source.environment) for source, _ in tasks)
+    looked = bool(log.found)
+    with (
+        StopRequest(ends="stopping" if one_turn else None) as stop,
+        Progress(len(tasks), done, title=title, shown=("accuracy",), unit="prompt") as progress,
+        KeptCompletions(log.path.with_name(f"{log.path.name}.unfinished"), log.identity) as kept,
+    ):
+        keeping = KeepingEngine(engine, kept)
         known = {place_of[one]: task for one, task in zip(ids, tasks, strict=True) if one in place_of}
         _grade_again(codec, graders, known, log, prompts_at_a_time, stop, title)
         for first, numbers in _batches(missing, first_of, prompts_at_a_time):
             try:
                 groups = collect(
-                    engine,
+                    keeping,
                     codec,
                     lambda source: graders[source.label],
                     [tasks[n] for n in numbers],
@@ -329,17 +341,23 @@ def sample_all(
                     temperature=temperature,
                     first=first,
                     names=None if by_place else [(ids[n][0], ids[n][2]) for n in numbers],
-                    give_up=lambda: stop.urgent,
+                    give_up=lambda: stop.urgent or (one_turn and stop.requested),
                     episodes=episodes,
                     tell=progress.present,
                 )
             except Dropped:
-                raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts") from None
+                beside = f", {len(kept.found)} completions of the next ones are kept" if kept.found else ""
+                raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts{beside}") from None
             found = [samples_of_group(n, group) for n, group in zip(numbers, groups, strict=True)]
             log.add([one for one in found if ids[one.number] not in place_of])
             for one in found:
                 if (place := place_of.get(ids[one.number])) is not None:
                     log.replace(place, replace(one, samples=(*log.found[place].samples[:first], *one.samples)))
+            kept.clear()
+            if not looked:
+                looked = True
+                for line in first_look(groups, {source.label: source for source, _ in tasks}.values(), graders):
+                    progress.say(line)
             done += len(numbers)
             scored = [sample for one in found for sample in one.samples if sample.score.scored]
             accuracy = {"accuracy": sum(sample.correct for sample in scored) / len(scored)} if scored else {}

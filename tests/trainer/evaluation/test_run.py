@@ -21,7 +21,7 @@ from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation
 from verigym.trainer.evaluation.tasks import held_out
 from verigym.trainer.monitoring.progress import Interrupted
-from verigym.trainer.stages import sample_log as sample_log_module
+from verigym.trainer.stages.kept_completions import KeptCompletions
 from verigym.trainer.stages.sample_log import read_samples
 
 SOURCES = [{"environment": "arithmetic", "options": {"digits": 1, "operations": "+"}}, {"environment": "units"}]
@@ -197,24 +197,29 @@ def test_reflection_that_no_model_shows_is_in_no_table() -> None:
 def test_stopped_it_goes_on_and_another_look_samples_nothing(
     first: Path, tmp_path: Path, sums_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = sample_log_module.collect, []
+    real, sampled = KeptCompletions.add, []
 
-    def collect(*arguments: Any, **named: Any) -> Any:
-        asked.append(len(arguments[3]))
-        if len(asked) == 2:
-            signal.raise_signal(signal.SIGINT)
-        return real(*arguments, **named)
+    def add(self: KeptCompletions, key: Any, generated: Any) -> None:
+        real(self, key, generated)
+        sampled.append(key)
+        if len(sampled) in stops:
+            signal.raise_signal(stops[len(sampled)])
 
-    monkeypatch.setattr(sample_log_module, "collect", collect)
+    stops = {27: signal.SIGTERM, 33: signal.SIGINT}  # a batch has 20 completions
+    monkeypatch.setattr(KeptCompletions, "add", add)
     config = settings(tmp_path, sums_model, pickers={})
-    with pytest.raises(Interrupted, match="eval sums: stopped after 10 of 20 prompts"):
-        run_evaluation(config)
+    for number in stops:
+        told = f"eval sums: stopped after 5 of 20 prompts, {number - 20} completions of the next ones are kept"
+        with pytest.raises(Interrupted, match=told):
+            run_evaluation(config)
+    assert (tmp_path / "samples-sums.jsonl.unfinished").read_bytes().count(b"\n") == 14
     run_evaluation(config)
-    assert asked == [5, 5, 5, 5]
+    assert len(sampled) == len(set(sampled)) == 80, "none is sampled twice"
+    assert not (tmp_path / "samples-sums.jsonl.unfinished").exists()
     same = report_of(first)["models"]["sums"]["all"]["figures"]
     assert report_of(tmp_path)["models"]["sums"]["all"]["figures"].items() <= same.items()
     run_evaluation(settings(tmp_path, sums_model))
-    assert asked == [5, 5, 5, 5], "a picker looks at the samples that are there"
+    assert len(sampled) == 80, "a picker looks at the samples that are there"
     assert report_of(tmp_path)["models"]["sums"]["all"]["figures"] == same
     with pytest.raises(UsageError, match=r"was made with other settings: max_new_tokens was 24 and is now 20\. .*new folder"):
         run_evaluation(settings(tmp_path, sums_model, max_new_tokens=20))

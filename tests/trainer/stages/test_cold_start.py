@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from verigym.trainer.engines.native.generate import generate
 from verigym.trainer.logprobs.forward import completion_logprobs
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3
+from verigym.trainer.monitoring.progress import Interrupted, StopRequest
 from verigym.trainer.stages.examples import Example, to_pairs
 from verigym.trainer.stages.quickstart import WARMUP_STEPS, cold_start
 
@@ -73,3 +77,29 @@ def test_it_does_the_same_every_time_and_leaves_the_random_state_alone(
     _, losses = start(tiny_tokenizer, 5)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert losses == started[1][:5]
+
+
+@pytest.mark.slow
+def test_stopped_it_goes_on_to_the_same_weights(
+    started: tuple[Any, list[float]], tiny_tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codec, state, steps = Codec(tiny_tokenizer), tmp_path / "state.pt", []
+    stops = {7: signal.SIGINT, 20: signal.SIGTERM}
+
+    def on_step(step: int, loss: float) -> None:
+        steps.append(step)
+        if step in stops:
+            signal.raise_signal(stops.pop(step))
+
+    for code in (130, 143, 0):
+        model = scratch_qwen3(tiny_tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64, seed=4)
+        with contextlib.ExitStack() as stack:
+            if code:
+                told = stack.enter_context(pytest.raises(Interrupted, match=f"stopped after step {min(stops)} of {STEPS}"))
+            sizes: dict[str, Any] = {"steps": STEPS, "batch_size": 6, "peak_learning_rate": 1e-2}
+            stop = stack.enter_context(StopRequest())
+            cold_start(model, codec, to_pairs(EXAMPLES, codec), on_step=on_step, state=state, stop=stop, **sizes)
+        assert not code or told.value.exit_code == code
+    assert steps == [*range(1, STEPS + 1)]
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, started[0].state_dict()[name]), name
