@@ -240,7 +240,8 @@ def test_what_is_not_http_is_refused(tight: Running, raw: bytes) -> None:
     assert 400 <= status(answer) < 500 and b"connection: close" in answer.lower(), answer
 
 
-def test_it_still_works_after_all_that(tight: Running) -> None:
+def test_what_is_refused_is_counted_and_it_still_works(tight: Running) -> None:
+    exchange(tight.port, b"hello\r\n\r\n")
     assert tight.metric('verigym_refused_total{reason="malformed"}') >= 1
     alive(tight)
 
