@@ -8,7 +8,7 @@ STEPS ?= 400
 # Compiled files are kept: compiling the tests takes longer than collecting them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup quickstart recipes test test-all test-vllm test-adapters test-ray chaos soak gpu-check check docs bench clean
+.PHONY: setup quickstart real recipes test test-all test-vllm test-adapters test-ray chaos soak gpu-check check docs bench clean
 
 setup: $(VENV)/.installed
 
@@ -27,6 +27,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt lock.txt
 quickstart: setup
 	@echo "==> training a small model from nothing, 5 to 12 minutes on 2 cores; Ctrl-C stops it, the same command goes on"
 	@$(BIN)/verigym quickstart --output $(OUTPUT) --seed $(SEED) --steps $(STEPS)
+
+MODELS := runs/models
+real: setup
+	@echo "==> a pretrained chat model of 135M parameters learns two tasks, about 40 minutes on 2 cores; Ctrl-C stops it, the same command goes on"
+	@$(BIN)/python recipes/pretrained/prepare.py $(MODELS)/tasks $(MODELS)/smollm2-135m-instruct
+	@$(BIN)/verigym pipeline run recipes/pretrained/run.yaml
+	@$(BIN)/verigym report runs/real/rl-* runs/real/held-out-* --out runs/real/report.html
 
 recipes: setup
 	@echo "==> DeepSeek-R1's stages on a small model from nothing, and an ablation; under an hour on 2 cores; Ctrl-C stops it, the same command goes on"
