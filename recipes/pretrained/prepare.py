@@ -33,7 +33,8 @@ SUMS = (
 TOPICS = (
     "the sea", "a garden in spring", "learning to cook", "a rainy day", "old books", "the moon", "a good friend", "trains",
     "a small village", "music", "winter", "coffee", "a long walk", "the city at night", "birds", "a birthday", "rivers",
-    "bread", "a lost key", "mountains", "the first day of school", "a quiet morning", "bicycles", "the weather", "a big dog", "letters",
+    "bread", "a lost key", "mountains", "the first day of school", "a quiet morning", "bicycles", "the weather", "a big dog",
+    "letters",
     "the desert", "dancing", "a market", "stars", "tea", "a thunderstorm", "swimming", "painting", "an old house", "honey",
     "the forest", "football", "a train station", "clouds",
 )  # fmt: skip
@@ -62,6 +63,7 @@ def convert(file: Path, folder: Path) -> None:
     import torch
     import transformers
 
+    transformers.utils.logging.disable_progress_bar()
     source: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
     quantized = transformers.AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     config = quantized.config
