@@ -71,6 +71,9 @@ class SuiteSource(Settings):
     penalty matter less."""
     template: str | None = None
     """Prompt template, such as r1-zero or maths:de; see docs/datasets.md."""
+    system: str | None = None
+    """System message before each prompt of this source. Prompts that have one already, such as those of template boxed, are
+    refused, and so are chat templates without a place for it."""
     shots: int = Field(default=0, ge=0, le=64)
     """With a data set: number of examples before each task, drawn from the train split by a hash of the task."""
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)

@@ -17,5 +17,5 @@ def own_folder(name: str) -> str:
     os.makedirs(path, mode=0o700, exist_ok=True)
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{path} is not a folder of this user; remove it or set TMPDIR")
+        raise PermissionError(f"not a folder of this user (remove it, or set TMPDIR): {path}")
     return path

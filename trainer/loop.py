@@ -71,12 +71,10 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
         Interrupted: by Ctrl-C, SIGTERM or SIGUSR1; the same call resumes the run.
     """
     transformers.utils.logging.disable_progress_bar()
-    config, chosen = with_templates(config, [config.model], environments)
-    for line in chosen:
-        logger.warning(line)
     refuse_unstartable(config)
     refuse_on_this_machine(config)
     store.prepare(config.output)
+    config = with_templates(config, [config.model], environments)
     with StopRequest(launched_rank() > 0, at_once=BEFORE) as stop:
         sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
         with open_world(config) as world, store.locked(config.output, world):

@@ -5,6 +5,7 @@
 - `partial`: whether a box holds only a part of a formula; `sides` examines the tokens on either side of it.
 - `box_suffix`: the unit, percent sign or base that directly follows a box.
 - `fences`: programs in fenced blocks.
+- `opened`: what a prompt has already written of the completion, such as `<think>`.
 - `gold`: the answer in a gold completion.
 - `visible`: whether a text shows anything.
 """

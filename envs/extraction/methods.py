@@ -36,7 +36,7 @@ class Extraction(NamedTuple):
 
 # Marks of reasoning, which holds no answer: [THINK] is Mistral's, seed:think ByteDance's, begin_of_thought Sky's, the triangles
 # are Kimi's; OpenAI's gpt-oss reasons in channels.
-_THINK = re.compile(
+THINKING = re.compile(
     r"<\s?(/?)\s?(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning)\s?>|\[(/?)THINK\]|\u25c1(/?)think\u25b7"
     r"|<\|(?:begin|(end))_of_thought\|>|<\|channel\|>\s?(?:(?:analysis|commentary)\b|(final)\b)",
     re.IGNORECASE,
@@ -55,7 +55,7 @@ def strip_thinking(text: str) -> str | None:
             return text
     closed = 0
     opened = False
-    for tag in _THINK.finditer(text):
+    for tag in THINKING.finditer(text):
         opened = not any(tag.groups())
         closed = closed if opened else tag.end()
     return None if opened else text[closed:]

@@ -40,7 +40,8 @@ class FormatOptions(Options):
     box_in: str = "after"
     """Where the boxes stand: after the last tag, anywhere, or in the tag of that name."""
     opened_by_prompt: bool = False
-    """Whether the chat template writes the first opening tag, so that completions begin inside it."""
+    """Whether the chat template writes the first opening tag, so that completions begin inside it. Runs and evaluations of
+    verigym find this out themselves."""
     answer_in: str = "after"
     """Where the answer stands: after the last tag (without tags, the whole completion), or in the named tag. The options
     `fence`, `json_answer`, `json_schema` and `pattern` check this answer."""

@@ -11,7 +11,7 @@ from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Score, canonical_json, sha256_hex
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.judge.endpoint import Spent, Trouble, named, post
-from verigym.envs.judge.options import EndpointOptions
+from verigym.envs.judge.options import Endpoint, EndpointOptions
 from verigym.envs.judge.prompts import AGAIN
 from verigym.envs.judge.replies import Garbage
 
@@ -55,7 +55,7 @@ def ask(options: EndpointOptions, system: str, user: str, form: ReplyForm[T], de
     trouble = Trouble("timeout", "no time was left for a request", requests=0)
     for attempt in range(options.tries):
         if attempt:
-            wait_s = max(trouble.wait_s, _backoff_s(options, key, attempt))
+            wait_s = max(trouble.wait_s, backoff_s(options, key, attempt))
             if time.monotonic() + wait_s >= deadline:
                 break
             time.sleep(wait_s)
@@ -108,7 +108,7 @@ def _body(options: EndpointOptions, system: str, user: str, form: ReplyForm[Any]
     return {name: value for name, value in {**body, **options.extra_body}.items() if value is not None}
 
 
-def _backoff_s(options: EndpointOptions, key: str, attempt: int) -> float:
+def backoff_s(options: Endpoint, key: str, attempt: int) -> float:
     """Return backoff_s * 2^(attempt - 1), times half to one and a half: workers that failed together do not return together."""
     share = int(sha256_hex(f"{key}/{attempt}")[:8], 16) / 2**32
     return options.backoff_s * float(2 ** (attempt - 1)) * (0.5 + share)

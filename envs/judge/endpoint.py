@@ -1,4 +1,4 @@
-"""Sends one request to the judge model's endpoint, reads the response, and says whether another try may help."""
+"""Sends one request to a model's endpoint, reads the response, and says whether another try may help."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import ErrorKind
 from verigym.envs.judge import http_request, limits
-from verigym.envs.judge.options import EndpointOptions
+from verigym.envs.judge.options import Endpoint, EndpointOptions
 
 _TRY_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529)
 _ABOUT_THE_REQUEST = (400, 413, 422)
@@ -53,7 +53,7 @@ class Trouble:
     requests: int = 1
 
 
-def named(options: EndpointOptions) -> None:
+def named(options: Endpoint) -> None:
     """Raise EnvironmentFailure where no model is named."""
     if not options.model:
         raise EnvironmentFailure("unavailable", f"{options.asks}: set the option model to the name of a model at the endpoint")
@@ -77,6 +77,29 @@ def post(options: EndpointOptions, body: dict[str, Any], deadline: float) -> tup
             return response
         if response.status == 200:
             _refuses_schema.add(options.endpoint)
+    found = _choice(options, response)
+    if isinstance(found, Trouble):
+        return found
+    choice, spent = found
+    content = choice["message"].get("content")
+    remark = "; it was cut off: raise max_tokens" if choice.get("finish_reason") == "length" else ""
+    return (content if isinstance(content, str) else ""), spent, remark
+
+
+def chat(options: Endpoint, body: Mapping[str, Any], deadline: float) -> tuple[dict[str, Any], Spent] | Trouble:
+    """Send one request and return (the reply's first choice, cost), or a `Trouble` if no reply came.
+
+    The choice has a `message`, which is a mapping.
+
+    Raises:
+        RefusedRequest: the endpoint will not answer this request.
+        EnvironmentFailure: a setting is wrong, such as the key or the model's name.
+    """
+    response = _send(options, body, deadline)
+    return response if isinstance(response, Trouble) else _choice(options, response)
+
+
+def _choice(options: Endpoint, response: http_request.Response) -> tuple[dict[str, Any], Spent] | Trouble:
     if response.status == 200:
         return _reply(response)
     if response.status in _TRY_AGAIN:
@@ -87,7 +110,7 @@ def post(options: EndpointOptions, body: dict[str, Any], deadline: float) -> tup
     raise _settings_failure(options, response)
 
 
-def _send(options: EndpointOptions, body: Mapping[str, Any], deadline: float) -> http_request.Response | Trouble:
+def _send(options: Endpoint, body: Mapping[str, Any], deadline: float) -> http_request.Response | Trouble:
     data = json.dumps(body, allow_nan=False).encode("ascii")
     url = options.base_url.rstrip("/") + "/chat/completions"
     headers = {**_headers(options), "Content-Type": "application/json"}
@@ -105,27 +128,27 @@ def _send(options: EndpointOptions, body: Mapping[str, Any], deadline: float) ->
         return Trouble("unavailable", _words(error))
 
 
-def _reply(response: http_request.Response) -> tuple[str, Spent, str] | Trouble:
+def _reply(response: http_request.Response) -> tuple[dict[str, Any], Spent] | Trouble:
     try:
         answer = json.loads(response.body)
         choice = answer["choices"][0]
-        content = choice["message"]["content"]
+        whole = isinstance(choice["message"], dict)
     except (ValueError, LookupError, TypeError, RecursionError):
+        whole = False
+    if not whole:
         return Trouble("protocol", "the answer is no chat completion")
-    usage = answer.get("usage") if isinstance(answer, dict) else None
-    spent = Spent(1, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
-    remark = "; it was cut off: raise max_tokens" if choice.get("finish_reason") == "length" else ""
-    return (content if isinstance(content, str) else ""), spent, remark
+    usage = answer.get("usage")
+    return choice, Spent(1, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
 
 
-def _headers(options: EndpointOptions) -> dict[str, str]:
+def _headers(options: Endpoint) -> dict[str, str]:
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "verigym"}
     if options.api_key_env:
         headers["Authorization"] = f"Bearer {_key(options)}"
     return headers
 
 
-def _key(options: EndpointOptions) -> str:
+def _key(options: Endpoint) -> str:
     key = os.environ.get(options.api_key_env, "").strip()
     if not key:
         raise EnvironmentFailure(
@@ -138,13 +161,13 @@ def _key(options: EndpointOptions) -> str:
     return key
 
 
-def _settings_failure(options: EndpointOptions, response: http_request.Response) -> EnvironmentFailure:
+def _settings_failure(options: Endpoint, response: http_request.Response) -> EnvironmentFailure:
     hints = {401: "; check api_key_env", 403: "; check api_key_env", 404: "; check base_url and model"}
     what = f"{options.asks} {options.model!r} at {options.base_url}: HTTP {response.status}: {_shown(options, response)}"
     return EnvironmentFailure("unavailable", what + hints.get(response.status, ""))
 
 
-def _shown(options: EndpointOptions, response: http_request.Response) -> str:
+def _shown(options: Endpoint, response: http_request.Response) -> str:
     """Return the beginning of an error's text, without the key, which some servers repeat."""
     text = response.body[: 10 * _SHOWN_CHARS].decode("utf-8", "replace")
     if options.api_key_env:
@@ -160,7 +183,7 @@ def _names(response: http_request.Response) -> list[str]:
         return []
 
 
-def look(options: EndpointOptions) -> None:
+def look(options: Endpoint) -> None:
     """Check, by asking for the list of models, that the endpoint answers, accepts the key and has the model.
 
     Raises:

@@ -15,7 +15,6 @@ from verigym.envs.judge.judged_text import Cut, Reads
 from verigym.envs.judge.prompts import Mode, template_problem
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_OURS = ("model", "messages", "response_format", "stream", "n")
 
 
 class JudgeReference(Reference):
@@ -29,11 +28,13 @@ class JudgeReference(Reference):
     """The answer to beat, in mode `pairwise`."""
 
 
-class EndpointOptions(Options):
-    """The endpoint and model to ask, and limits on time, retries and requests."""
+class Endpoint(Options):
+    """A model behind an OpenAI-compatible endpoint, and how it is asked."""
 
-    asks: ClassVar[str] = "judge"
+    asks: ClassVar[str] = "model"
     """Who asks, for messages."""
+    sets: ClassVar[tuple[str, ...]] = ("model", "messages", "response_format", "stream", "n")
+    """Fields of the request that `extra_body` must not contain."""
 
     base_url: str = "http://localhost:8000/v1"
     """The endpoint, up to and without `/chat/completions`."""
@@ -41,32 +42,18 @@ class EndpointOptions(Options):
     """The model's name at the endpoint. Must be given."""
     api_key_env: str = ""
     """Name of the environment variable that holds the API key; empty for none. The key itself is never written to a file."""
-    structured: Literal["auto", "schema", "off"] = "auto"
-    """Whether requests contain the reply's JSON schema (`response_format`). `auto`: yes, until the server refuses a schema."""
-    temperature: float | None = Field(0.0, ge=0)
-    """Sent where it is not None."""
-    max_tokens: int = Field(1024, ge=1)
-    """Most tokens of a reply."""
     extra_body: Mapping[str, JsonValue] = {}
     """More fields of the request. A field set to null is removed from the request. No secrets: options are recorded."""
     tries: int = Field(4, ge=1, le=20)
     """Most requests for one reply. A request is repeated if the server fails, is overloaded, or sends an unreadable reply."""
     timeout_s: float = Field(12.0, gt=0)
     """Wall time of one request."""
-    total_s: float = Field(25.0, gt=0)
-    """Wall time of one verdict with all its requests and waits. Keep it below the Grader's `timeout_s`, which is 30."""
     backoff_s: float = Field(0.5, ge=0)
     """Seconds before the second try; doubles each time, with a random factor of 0.5 to 1.5. A longer Retry-After is obeyed."""
     concurrency: int | None = Field(16, ge=1, le=1024)
     """Most requests under way, over all processes of this user on this machine; None for any number."""
     requests_per_minute: float | None = Field(None, gt=0)
     """Most requests a minute, evenly spaced, over all processes of this user on this machine."""
-    price_in: float | None = Field(None, ge=0)
-    """Dollars for a million tokens read; with `price_out`, scores carry `cost_usd`."""
-    price_out: float | None = Field(None, ge=0)
-    """Dollars for a million tokens written."""
-    cache: str = ""
-    """A file that stores replies by the hash of the request, so that no request is paid for twice; empty for none."""
 
     # One validator without a field's place: its messages never show what was given, which might be a key by mistake.
     @model_validator(mode="after")
@@ -75,19 +62,44 @@ class EndpointOptions(Options):
             raise ValueError("api_key_env takes the name of an environment variable, such as JUDGE_API_KEY, not the key")
         if problem := _url_problem(self.base_url):
             raise ValueError(problem)
-        taken = sorted(set(self.extra_body) & set(_OURS))
+        taken = sorted(set(self.extra_body) & set(self.sets))
         if taken:
             raise ValueError(f"extra_body holds {taken[0]!r}, which the environment sets itself")
-        if self.total_s < self.timeout_s:
-            raise ValueError(f"total_s={self.total_s:g} is less than timeout_s={self.timeout_s:g}, which is for one request")
-        if (self.price_in is None) != (self.price_out is None):
-            raise ValueError("price_in and price_out go together")
         return self
 
     @property
     def endpoint(self) -> str:
         """Return a file name that identifies the endpoint and model. Requests to them are counted in files of this name."""
         return sha256_hex(f"{self.base_url}|{self.model}")[:16]
+
+
+class EndpointOptions(Endpoint):
+    """The endpoint that an environment asks, and limits on time, replies and prices."""
+
+    asks: ClassVar[str] = "judge"
+
+    structured: Literal["auto", "schema", "off"] = "auto"
+    """Whether requests contain the reply's JSON schema (`response_format`). `auto`: yes, until the server refuses a schema."""
+    temperature: float | None = Field(0.0, ge=0)
+    """Sent where it is not None."""
+    max_tokens: int = Field(1024, ge=1)
+    """Most tokens of a reply."""
+    total_s: float = Field(25.0, gt=0)
+    """Wall time of one verdict with all its requests and waits. Keep it below the Grader's `timeout_s`, which is 30."""
+    price_in: float | None = Field(None, ge=0)
+    """Dollars for a million tokens read; with `price_out`, scores carry `cost_usd`."""
+    price_out: float | None = Field(None, ge=0)
+    """Dollars for a million tokens written."""
+    cache: str = ""
+    """A file that stores replies by the hash of the request, so that no request is paid for twice; empty for none."""
+
+    @model_validator(mode="after")
+    def _limits_are_consistent(self) -> Self:
+        if self.total_s < self.timeout_s:
+            raise ValueError(f"total_s={self.total_s:g} is less than timeout_s={self.timeout_s:g}, which is for one request")
+        if (self.price_in is None) != (self.price_out is None):
+            raise ValueError("price_in and price_out go together")
+        return self
 
 
 class JudgeOptions(EndpointOptions):

@@ -24,8 +24,8 @@ class ExitCode(IntEnum):
 _MEANINGS = {
     ExitCode.OK: "done",
     ExitCode.FAILED: "done, and the result is a failure: bad or unscored rows, a `judge` that raised in `grade` or `eval`, a "
-    "failed check, a gold below the maximum, a program that did not end well; or an unexpected error, whose traceback "
-    "`VERIGYM_DEBUG=1` shows",
+    "failed check, a gold below the maximum, a program that did not end well; an `eval` whose endpoint no longer answers; or "
+    "an unexpected error, whose traceback `VERIGYM_DEBUG=1` shows",
     ExitCode.USAGE: "a mistake in the call, in a file or in the settings, or a missing package: one line on standard error",
     ExitCode.NONE_SCORED: "no completion got a verdict: `grade`, in the whole file; `eval`, in at least one source",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C",

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from verigym.trainer.config.frozen import Frozen
+
+
+class ChatFields(Frozen):
+    """Settings of the chat template."""
+
+    chat_template_kwargs: Mapping[str, JsonValue] = {}
+    """Variables for the tokenizer's chat template, such as `{enable_thinking: false}` for Qwen3; see
+    [chat templates](training.md#chat-templates). A name that the template does not use is refused."""
 
 
 class OptimizerFields(Frozen):

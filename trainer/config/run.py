@@ -19,7 +19,7 @@ from verigym.envs.grading.placement import Cluster
 from verigym.trainer.config.checks import refuse_ineffective
 from verigym.trainer.config.engine import ENGINES, EngineFields
 from verigym.trainer.config.episodes import EpisodeFields
-from verigym.trainer.config.model import AdapterFields, KernelFields, ShardFields
+from verigym.trainer.config.model import AdapterFields, ChatFields, KernelFields, ShardFields
 from verigym.trainer.config.monitoring import MonitoringFields, ResumeFields
 from verigym.trainer.config.overrides import overriding
 from verigym.trainer.config.presets import with_preset
@@ -57,6 +57,7 @@ class TrainConfig(
     EpisodeFields,
     UpdateFields,
     CriticFields,
+    ChatFields,
     AdapterFields,
     EngineFields,
     KernelFields,

@@ -46,7 +46,9 @@ def step_rewards(score: Score, term: Term) -> list[float] | None:
     return None if reward is None else [step.reward for step in part_steps(score, term.part)] or [reward]
 
 
-def steps_of(score: Score, term: Term, codec: Codec, done: Generated) -> tuple[list[float] | None, list[int]]:
+def steps_of(
+    score: Score, term: Term, codec: Codec, done: Generated, prompt_ids: Sequence[int] = ()
+) -> tuple[list[float] | None, list[int]]:
     """Return the step rewards of the part that `term` describes and, for each step, the number of tokens up to its end.
 
     A part without steps counts as one step that ends with the completion. If the part gave no reward, return None and no ends.
@@ -58,7 +60,9 @@ def steps_of(score: Score, term: Term, codec: Codec, done: Generated) -> tuple[l
         return None, []
     first, last = done.turns[-1] if done.turns else (0, len(done.token_ids))
     ids = done.token_ids[first:last]
-    ends = [first + tokens_until(codec, ids, step.end) for step in part_steps(score, term.part)] or [len(done.token_ids)]
+    before = len(codec.opening([*prompt_ids, *done.token_ids[:first]]))  # characters that the prompt has written
+    ends = [first + tokens_until(codec, ids, step.end - before) for step in part_steps(score, term.part)]
+    ends = ends or [len(done.token_ids)]
     least: dict[int, float] = {}
     for end, reward in sorted(zip(ends, rewards, strict=True), reverse=True):
         least[end] = reward
@@ -100,7 +104,8 @@ def token_advantages(
     if by_step[0].part:
         total_GT += torch.tensor(outcome_G, dtype=torch.float64)[:, None]
     for term in by_step:
-        steps_G = [steps_of(score, term, codec, done) for score, done in zip(group.scores, group.generated, strict=True)]
+        verdicts = zip(group.scores, group.generated, strict=True)
+        steps_G = [steps_of(score, term, codec, done, group.prompt_ids) for score, done in verdicts]
         part_GT = process_supervision([rewards for rewards, _ in steps_G], [ends for _, ends in steps_G], lengths)
         total_GT += term.weight * part_GT
     return [tuple(row[:length]) for row, length in zip(total_GT.tolist(), lengths, strict=True)]

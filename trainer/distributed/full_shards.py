@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def empty_model(path: str, dtype: torch.dtype) -> Any:
     config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False)
     with _parameters_on_meta():
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
-    if (Path(path) / "generation_config.json").is_file():
+    with suppress(OSError):  # without the file, folder or hub, it follows from the model's configuration
         model.generation_config = transformers.GenerationConfig.from_pretrained(path)
     return model.eval()
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
+from verigym.envs.contract.errors import explain
+from verigym.envs.judge.options import Endpoint
 from verigym.trainer.config.checks import EPISODE_RULES, Rule, refuse_ineffective
 from verigym.trainer.config.episodes import EpisodeFields
 from verigym.trainer.config.frozen import Frozen
@@ -17,17 +19,72 @@ from verigym.trainer.evaluation.thinking import ThinkingRules
 from verigym.trainer.stages.config import SamplerFields
 
 THINKING = ("thinking_close", "thinking_forced", "thinking_waits", "thinking_minimum", "thinking_wait")
+HINTS = {"temperature": "one sample is greedy and several are drawn at 1, unless `temperature` says otherwise"}
+"""Advice where a file of samples was made with another value of a setting."""
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
+
+
+LOCAL_FIELDS = (
+    "chat_template_kwargs",
+    "max_prompt_tokens",
+    "max_left_out",
+    "generation_rows",
+    "prompts_at_a_time",
+    "device",
+    "dtype",
+    "threads",
+    "engine",
+    "episode_order",
+    "episode_cache_mb",
+)
+"""Settings of models that this process loads and samples from; a model behind an endpoint knows none of them."""
 
 
 EVAL_RULES: tuple[Rule, ...] = (
     *EPISODE_RULES,
+    (
+        LOCAL_FIELDS,
+        lambda c: any(isinstance(model, str) for model in c.models.values()),
+        "is about models that are loaded here, and all of these are behind an endpoint",
+    ),
     (
         ("ngram", "train_data_dirs"),
         lambda c: c.train_data,
         "is about training data; name some in `train_data`",
     ),
 )
+
+
+class EndpointModel(Endpoint):
+    """A model behind an OpenAI-compatible server, which is asked for chat completions."""
+
+    sets: ClassVar[tuple[str, ...]] = (*Endpoint.sets, "tools")
+
+    base_url: str
+    """Address of the server, up to and without `/chat/completions`, such as http://localhost:8000/v1."""
+    model: str = Field(min_length=1)
+    """The model's name at the server."""
+    extra_body: Mapping[str, JsonValue] = {}
+    """More fields of each request, such as `{top_k: 20}`. A field set to null is removed from the request. No secrets: they are
+    recorded."""
+    tries: int = Field(default=8, ge=1, le=20)
+    """Most requests for one turn of the model. A request is repeated if the server fails, is overloaded or hangs up."""
+    timeout_s: float = Field(default=600.0, gt=0)
+    """Wall time of one request; also the longest wait that the server may ask for (Retry-After)."""
+    backoff_s: float = Field(default=1.0, ge=0)
+    """Seconds before the second try; doubles each time, with a random factor of 0.5 to 1.5. A longer Retry-After is obeyed."""
+    concurrency: int = Field(default=16, ge=1, le=1024)
+    """Most requests under way."""
+
+    @model_validator(mode="after")
+    def _sampling_is_the_evaluations(self) -> Self:
+        own = {"temperature": "temperature", "seed": "seed", "max_tokens": "max_new_tokens"}
+        for name, setting in own.items():
+            if self.extra_body.get(name) is not None:
+                raise ValueError(
+                    f"extra_body sets {name}; set `{setting}` of the evaluation (null removes it from the request)"
+                )
+        return self
 
 
 class PickerConfig(Frozen):
@@ -42,8 +99,9 @@ class PickerConfig(Frozen):
 class EvalConfig(SamplerFields, EpisodeFields):
     """Settings of an evaluation, in which models answer held-out prompts of each source, with k samples per prompt."""
 
-    models: Mapping[str, str] = Field(min_length=1)
-    """Local directory or hub id of each model, by the name that tables show. All other models are compared with the first."""
+    models: Mapping[str, str | EndpointModel] = Field(min_length=1)
+    """Local directory or hub id of each model, by the name that tables show, or the
+    [endpoint](evaluation.md#a-model-behind-an-endpoint) that serves it. All other models are compared with the first."""
     prompts: int = Field(default=200, ge=1)
     """Largest number of held-out prompts per source. If this number is raised later, earlier prompts and their samples are
     kept."""
@@ -78,6 +136,22 @@ class EvalConfig(SamplerFields, EpisodeFields):
     thinking_wait: str = Field(default="Wait", min_length=1)
     """With thinking_waits: the text that is inserted."""
 
+    # Not left to the union of types, whose messages show what was given, which might be a key by mistake.
+    @model_validator(mode="before")
+    @classmethod
+    def _endpoints_are_read(cls, fields: Any) -> Any:
+        models = fields.get("models") if isinstance(fields, Mapping) else None
+        if not isinstance(models, Mapping):
+            return fields
+        read: dict[str, Any] = dict(models)
+        for label, given in models.items():
+            if isinstance(given, Mapping):
+                try:
+                    read[label] = EndpointModel.model_validate(given)
+                except ValidationError as error:
+                    raise ValueError(f"models.{label}: {explain(error, EndpointModel.model_fields)}") from None
+        return {**fields, "models": read}
+
     @property
     def sampling_temperature(self) -> float:
         """Return the sampling temperature from the settings, or its default if they set none."""
@@ -102,6 +176,10 @@ class EvalConfig(SamplerFields, EpisodeFields):
         waits = changed & {"thinking_minimum", "thinking_wait"}
         if waits and not self.thinking_waits:
             raise ValueError(f"{min(waits)} is about thoughts that are taken up again; set thinking_waits above 0")
+        if self.thinking_budgets and not all(isinstance(model, str) for model in self.models.values()):
+            raise ValueError(
+                "thinking_budgets close a thought in the middle, which a model behind an endpoint cannot be made to do"
+            )
         if len(set(self.thinking_budgets)) < len(self.thinking_budgets):
             raise ValueError("thinking_budgets names a budget twice")
         if self.thinking_minimum is not None and self.thinking_minimum > min(self.thinking_budgets):

@@ -314,6 +314,11 @@ def markdown(report: Mapping[str, Any]) -> str:
                 lines.append(f"| {label} | {row['budget']} | {shown(row['accuracy'])} | {values} |")
         lines.append("")
     lines += _differences(report)
+    lines += [
+        f"{name}: {part['prompt_tokens']:,} prompt tokens and {part['completion_tokens']:,} completion tokens, as "
+        f"{part['base_url']} counted them for {part['model']!r}"
+        for name, part in report.get("usage", {}).items()
+    ]
     lines += [f"warning: {unscored_line(part)}" for part in report["unscored"]]
     lines += [f"warning: {raised_line(part)}" for part in report["judge_exceptions"]]
     lines += [f"hint: {line}" for line in report["hints"]]

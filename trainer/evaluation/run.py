@@ -28,8 +28,9 @@ from verigym.trainer.checkpoints.input_hashes import data_hashes, file_hash, mod
 from verigym.trainer.checkpoints.run_record import record_start
 from verigym.trainer.checkpoints.store import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.build import build_engine
-from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
+from verigym.trainer.evaluation.config import HINTS, THINKING, EndpointModel, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
+from verigym.trainer.evaluation.endpoint_samples import sample_endpoint, usage
 from verigym.trainer.evaluation.positions import fitting_model
 from verigym.trainer.evaluation.report import (
     budget_label,
@@ -51,6 +52,7 @@ from verigym.trainer.models.path import require_model
 from verigym.trainer.rollout.episodes import build_episodes, with_room
 from verigym.trainer.rollout.graders import open_graders, open_sessions
 from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all, task_ids
+from verigym.trainer.tasks.answer_forms import with_templates
 from verigym.trainer.tasks.mixture import Source
 from verigym.trainer.threads import own_threads, use_sampling_threads
 
@@ -60,7 +62,6 @@ logger = logging.getLogger("verigym.trainer")
 REPORT_FIELDS = {"models", "pickers", "train_data", "train_data_dirs", "ngram", "level"}
 # Settings that say how many samples there are, and not what they are: more of them are added to the samples of before.
 COUNT_FIELDS = {"samples", "prompts", "prompts_at_a_time"}
-HINTS = {"temperature": "one sample is greedy and several are drawn at 1, unless `temperature` says otherwise"}
 THINKING_FIELDS = {"thinking_budgets", *THINKING}
 
 
@@ -79,6 +80,7 @@ def run_evaluation(config: EvalConfig) -> Path:
         Interrupted: Ctrl-C; the same call resumes.
     """
     transformers.utils.logging.disable_progress_bar()
+    local = {label: model for label, model in config.models.items() if isinstance(model, str)}
     refuse_unreadable(config.train_data, _data_dirs(config))
     prepare(config.output)
     sources = [held_out(source, config.prompts) for source in config.sources]
@@ -89,12 +91,18 @@ def run_evaluation(config: EvalConfig) -> Path:
     for source in sources:
         if lacks_numpy(source.environment):
             logger.warning("source %s: %s", source.label, NO_NUMPY)
-    for model in config.models.values():  # the last one, too, before the first one is sampled
-        require_model(model)
+    for folder in local.values():  # the last one, too, before the first one is sampled
+        require_model(folder)
+    config = with_templates(config, local.values())  # an endpoint has a chat template
+    sources = [held_out(source, config.prompts) for source in config.sources]
     with locked(config.output):
         found: dict[str, list[PromptSamples]] = {}
         left_out: dict[str, dict[str, int]] = {}
         for label, model in config.models.items():
+            if isinstance(model, EndpointModel):
+                found[label] = sample_endpoint(config, label, model, sources, _made_with(config, sources))
+                left_out[label] = {}
+                continue
             sampled, too_long = _sampled(config, label, model, sources)
             found |= sampled
             left_out |= dict.fromkeys(sampled, too_long)
@@ -113,9 +121,13 @@ def run_evaluation(config: EvalConfig) -> Path:
 
 def _inputs(config: EvalConfig) -> dict[str, str]:
     """Return the hash of each local input, by the input's name."""
-    found = {f"model {label}": model_digest(model) for label, model in config.models.items()}
+    found = {f"model {label}": _digest(model) for label, model in config.models.items()}
     found |= data_hashes(config.sources)
     return found | {name: file_hash(Path(name)) for name in config.train_data if is_file(name)}
+
+
+def _digest(model: str | EndpointModel) -> str:
+    return model_digest(model) if isinstance(model, str) else f"{model.model} at {model.base_url}"
 
 
 def _data_dirs(config: EvalConfig) -> dict[str, Path | None]:
@@ -136,15 +148,8 @@ def _sampled(
     run = config.as_run(model)
     loaded, tokenizer = load_model(model, pick_device(config.device))
     use_sampling_threads(loaded, config.threads, config.output, label)
-    codec = Codec(tokenizer, loaded.generation_config)
-    made_with = {
-        **config.model_dump(mode="json", exclude=FREE_FIELDS | REPORT_FIELDS | COUNT_FIELDS | THINKING_FIELDS),
-        "sources": {source.label: source.model_dump(mode="json") for source in config.sources},
-        "model": model_digest(model),
-        "graders": {source.label: source.environment.grader for source in sources},
-        "code": own_code(source.environment for source in sources),
-        "temperature": config.sampling_temperature,
-    }
+    codec = Codec(tokenizer, loaded.generation_config, config.chat_template_kwargs)
+    made_with = _made_with(config, sources) | {"model": model_digest(model)}
     rules: dict[str, ThinkingRules | None] = {label: None}
     most = config.max_new_tokens
     if config.thinking_budgets:
@@ -185,6 +190,17 @@ def _sampled(
     del loaded, engine, plain
     gc.collect()
     return found, left_out
+
+
+def _made_with(config: EvalConfig, sources: Sequence[Source]) -> dict[str, Any]:
+    """Return the settings that decide what the samples of any model are."""
+    return {
+        **config.model_dump(mode="json", exclude=FREE_FIELDS | REPORT_FIELDS | COUNT_FIELDS | THINKING_FIELDS),
+        "sources": {source.label: source.model_dump(mode="json") for source in config.sources},
+        "graders": {source.label: source.environment.grader for source in sources},
+        "code": own_code(source.environment for source in sources),
+        "temperature": config.sampling_temperature,
+    }
 
 
 def _refuse_thinking_episodes(config: EvalConfig, sessions: Mapping[str, Sessions]) -> None:
@@ -302,7 +318,7 @@ def _report(
         "temperature": config.sampling_temperature,
         "seed": config.seed,
         "first": first,
-        "digests": {label: model_digest(model) for label, model in config.models.items()},
+        "digests": {label: _digest(model) for label, model in config.models.items()},
         "graders": {source.label: source.environment.grader for source in sources},
         "models": {label: figures(of, picked[label], config.samples, config.level) for label, of in found.items()},
         "compared": {label: compare(found[first], of, config.level) for label, of in found.items() if label != first},
@@ -310,6 +326,7 @@ def _report(
         "unscored": unscored(found),
         "judge_exceptions": raised_on(found),
         "hints": hints(found),
+        "usage": {label: usage(model, found[label]) for label, model in config.models.items() if not isinstance(model, str)},
         "contamination": {},
     }
     if config.thinking_budgets:

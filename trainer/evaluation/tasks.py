@@ -13,6 +13,7 @@ from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Prompt
 from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.evaluation.contamination import OwnText, words
+from verigym.trainer.tasks.chat_prompts import with_system
 from verigym.trainer.tasks.mixture import Source, as_graded, build_source, composed, held_out_rows
 
 ANSWER_FORM = "form"
@@ -38,7 +39,7 @@ def held_out(config: SourceConfig, prompts: int) -> Source:
     layers = composed(config, rows.environment)
     environment, asked = (
         layers[-1],
-        [as_graded(config, layers, rows[row]) for row in held_out_rows(config.label, len(rows), prompts)],
+        [with_system(config, as_graded(config, layers, rows[row])) for row in held_out_rows(config.label, len(rows), prompts)],
     )
     try:
         environment.check()
@@ -58,7 +59,7 @@ def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
     """
     if config.dataset is None:
         # Without a template the same tasks come in the same order.
-        bare = build_source(config.model_copy(update={"template": None}), 0, len(source.held_out))
+        bare = build_source(config.model_copy(update={"template": None, "system": None}), 0, len(source.held_out))
         return [OwnText(prompt.text) for prompt in bare.held_out]
     rows = load_dataset(config.dataset, config.eval_split or "", data_dir=config.data_dir, options=config.options)
     return [own_text(rows.config, rows.bare(int(str(prompt.metadata["row_index"])))[1]) for prompt in source.held_out]

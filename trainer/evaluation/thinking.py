@@ -17,6 +17,9 @@ from verigym.envs.contract.errors import UsageError
 from verigym.trainer.engines.base import Engine, Generated, OnFinished, Thought
 from verigym.trainer.models.codec import Codec
 
+LAST_TOKENS = 16
+"""Tokens at the end of a prompt in which the end of the thinking is looked for."""
+
 
 @dataclass(frozen=True)
 class ThinkingRules:
@@ -122,8 +125,13 @@ class ThinkingEngine:
         begins in the same way under every budget.
 
         Raises:
-            UsageError: the longest prompt leaves no room for thinking and answer.
+            UsageError: the longest prompt leaves no room for thinking and answer, or a prompt has ended the thinking already.
         """
+        if any(self.codec.decode(prompt[-LAST_TOKENS:]).rstrip().endswith(self.rules.close) for prompt in prompts):
+            raise UsageError(
+                f"thinking_budgets: the chat template ends prompts with {self.rules.close!r}, so no thinking is left to bound; "
+                "leave it out, or let the model think (chat_template_kwargs)"
+            )
         longest = max(map(len, prompts), default=0)
         most = longest + most_tokens(self.rules, self.codec, max_new_tokens)
         if self.positions is not None and most > self.positions:

@@ -95,7 +95,7 @@ class Learner:
         self.changed = False
         """Whether the present or last update has changed weights."""
         self.threads = use_threads(self.model, config.threads, config.output, alike=config.overlap != "none")
-        self.codec = Codec(tokenizer, self.model.generation_config)
+        self.codec = Codec(tokenizer, self.model.generation_config, config.chat_template_kwargs)
         self.optimizer = build_optimizer(self.model.parameters(), config)
         if start:
             restore(start, self.model, self.optimizer)

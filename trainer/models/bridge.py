@@ -40,7 +40,7 @@ class Bridge:
 
     def __init__(self, codec: Codec) -> None:
         self.codec = codec
-        self._name = str(getattr(codec.tokenizer, "name_or_path", "") or type(codec.tokenizer).__name__)
+        self._name = codec.name
         self._shielded: tuple[Tools, Any] = ((), None)
         self._calls_needed: bool | None = None
 

@@ -96,7 +96,7 @@ def roll_out(
         keys = [("step labels", seed, solutions[i][0].key, sha256_hex(solutions[i][1]), step) for i, step in places]
         engine.generate(
             [
-                (*codec.encode(solutions[i][0]), *codec.encode_text(prefix))
+                (*(ids := codec.encode(solutions[i][0])), *codec.encode_completion(ids, prefix))
                 for (i, _), prefix in zip(places, prefixes, strict=True)
             ],
             [[(*key, sample) for sample in range(samples)] for key in keys],

@@ -83,7 +83,7 @@ def label_steps(config: StepLabelsConfig) -> Path:
     with locked(config.output), open_graders(sources, run) as graders:
         model, tokenizer = load_model(config.model, pick_device(config.device))
         use_sampling_threads(model, config.threads, config.output)
-        codec = Codec(tokenizer, model.generation_config)
+        codec = Codec(tokenizer, model.generation_config, config.chat_template_kwargs)
         drawn, left_out = draw(sources, config, config.prompts, codec)
         tasks = _without_repeats(drawn)
         made = {**config.model_dump(mode="json", exclude=FREE_FIELDS | {"model"}), **made_with}

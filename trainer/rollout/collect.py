@@ -25,6 +25,7 @@ from verigym.trainer.models.codec import Codec
 from verigym.trainer.rollout.episodes import EpisodeRow, Episodes
 from verigym.trainer.rollout.turn_order import FreeReplies, abandon, play_turns, plays, settle_all
 from verigym.trainer.stopwatch import Stopwatch
+from verigym.trainer.tasks.chat_prompts import refuse_opened_twice
 from verigym.trainer.tasks.mixture import Source
 
 
@@ -41,6 +42,7 @@ class Group:
     prompt_ids: tuple[int, ...]
     generated: tuple[Generated, ...]
     texts: tuple[str, ...]
+    """Of the completions, as graders read them; see `Codec.completion`."""
     scores: tuple[Score, ...]
     off_policy: bool = False
     """Whether the policy of an earlier step sampled the completions: the group is left over from the last step or replayed."""
@@ -131,6 +133,9 @@ def collect(
     if not tasks:
         return []
     ids = [codec.encode(prompt) for _, prompt in tasks]
+    for (source, _), prompt_ids in zip(tasks, ids, strict=True):
+        if opening := codec.opening(prompt_ids):
+            refuse_opened_twice(source.label, source.environment, opening)
     named = range(len(tasks)) if names is None else names
     local = world.share(len(tasks))
     rollout = _Rollout(
@@ -309,7 +314,7 @@ class _Rollout:
         if row is not None and self.episodes is not None:
             self.episodes.take(row, done)
         else:
-            text = self.codec.decode(done.token_ids)
+            text = self.codec.completion(self.ids[i], done.token_ids)
             self._grade(i, g, Completion(text=text, token_ids=done.token_ids, finish_reason=done.finish_reason))
 
     def _grade(self, i: int, g: int, completion: Completion) -> None:

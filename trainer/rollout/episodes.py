@@ -175,7 +175,7 @@ class Episodes:
             row.policy_step = piece.policy_step
         else:
             row.policy_step = min(row.policy_step, piece.policy_step)
-        text = self.codec.decode(row.tokens[start:])
+        text = self.codec.completion([*row.prompt_ids, *row.tokens[:start]], row.tokens[start:])
         row.transcript.add(Turn(role="assistant", text=text))
         row.asked = time.perf_counter()
         if row.tokens[-1] in self.codec.eos_ids:

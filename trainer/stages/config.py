@@ -14,7 +14,7 @@ from verigym.envs.registry import origin
 from verigym.trainer.config.checks import ENGINE_RULES, RUN_RULES, Rule, refuse_ineffective
 from verigym.trainer.config.engine import EngineFields
 from verigym.trainer.config.frozen import Frozen
-from verigym.trainer.config.model import AdapterFields, OptimizerFields
+from verigym.trainer.config.model import AdapterFields, ChatFields, OptimizerFields
 from verigym.trainer.config.monitoring import LoggerName
 from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.config.synonyms import refuse_foreign
@@ -109,7 +109,7 @@ class StepFields(StageFields, OptimizerFields):
         return self
 
 
-class FitFields(StepFields, AdapterFields):
+class FitFields(StepFields, AdapterFields, ChatFields):
     """Settings of the stages that train a policy in steps. Adapters and 8-bit moments are set as in a GRPO run."""
 
     pack_tokens: int | None = Field(default=None, ge=1)
@@ -221,7 +221,7 @@ class OnPolicyConfig(FitFields):
         return TrainConfig(**fields)
 
 
-class SamplerFields(StageFields, EngineFields):
+class SamplerFields(StageFields, EngineFields, ChatFields):
     """Settings of the stages that sample: their tasks, engine and grading."""
 
     sources: tuple[SourceConfig, ...] = Field(min_length=1)

@@ -39,6 +39,7 @@ from verigym.trainer.stages.sft import (
     total_steps,
 )
 from verigym.trainer.stages.step_run import PolicyRun, prepare_stage
+from verigym.trainer.tasks.answer_forms import with_templates
 from verigym.trainer.tasks.mixture import Mixture, build_source
 from verigym.trainer.tasks.too_long import check_tasks
 from verigym.trainer.threads import own_threads
@@ -152,6 +153,7 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
         Interrupted: Ctrl-C; the same call resumes.
     """
     prepare_stage(config)
+    config = with_templates(config, [config.model, config.teacher])
     settings = config.as_run()
     sources = [build_source(source, config.seed, config.eval_prompts) for source in config.sources]
     for source in sources:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import logging
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,18 @@ from verigym.envs import strict_json
 from verigym.envs.contract.errors import UsageError, explain
 from verigym.envs.contract.schema import Completion, Message, Prompt, canonical_json, sha256_hex
 from verigym.envs.contract.session import TOOLS
+from verigym.envs.extraction.methods import strip_thinking
 from verigym.envs.registry import load
 from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.models.codec import Codec
+from verigym.trainer.tasks.chat_prompts import with_system
+
+logger = logging.getLogger("verigym.trainer")
 
 _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 _GZIP = b"\x1f\x8b"
+READ = {TOOLS, "plain", "template"}
+"""Names in `Prompt.metadata` that decide how a prompt is encoded, or name the template in an error."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +40,13 @@ class Example:
 
     messages: tuple[Message, ...]
     completion: str
-    tools: Any = ()
-    """Descriptions of tools that the chat template shows to the model, in the form that `Prompt.metadata` holds."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """See `READ`."""
 
     @property
     def prompt(self) -> Prompt:
         """Return the messages of the example as a `Prompt` to encode with the chat template. No environment grades it."""
-        metadata = {TOOLS: self.tools} if self.tools else {}
-        return Prompt(messages=self.messages, environment="", references={}, metadata=metadata)
+        return Prompt(messages=self.messages, environment="", references={}, metadata=self.metadata)
 
     @property
     def key(self) -> str:
@@ -138,7 +144,7 @@ def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed
     """Return examples of worked solutions that environments write, taken from `sources` in rotation.
 
     Args:
-        sources: environments with their options and templates; weights and other fields have no effect.
+        sources: environments with their options, templates and system messages; weights and other fields have no effect.
         split: train or test; the two splits have no question in common.
         count: number of examples in total. An episode gives one example per turn.
         seed: key of the tasks.
@@ -161,13 +167,14 @@ def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed
         place = index % len(environments)
         template = templates[place]
         if hasattr(environments[place], "demonstrate"):  # an episode: an example for each turn
-            task = environments[place].prompt_at(split, seed, index)
+            task = with_system(sources[place], environments[place].prompt_at(split, seed, index))
             examples += episode_examples(task, environments[place].demonstrate(task))
             continue
         prompt, text = environments[place].demonstration(split, seed, index)
         if template is not None:  # the wording that reinforcement learning will use
             prompt = template.apply(prompt, PreparedTask(prompt.text, {}, {}, prompt.text))
-        examples.append(Example(prompt.messages, text))
+        prompt = with_system(sources[place], prompt)
+        examples.append(Example(prompt.messages, text, {name: prompt.metadata[name] for name in READ & set(prompt.metadata)}))
     return examples[:count]
 
 
@@ -178,16 +185,31 @@ def episode_examples(prompt: Prompt, episode: Completion) -> list[Example]:
     chat template writes a turn in another way once further turns follow (for example without its thinking).
     """
     messages, found = list(prompt.messages), []
+    tools = {TOOLS: prompt.metadata[TOOLS]} if prompt.metadata.get(TOOLS) else {}
     for turn in episode.turns:
         if turn.role == "assistant":
-            found.append(Example(tuple(messages), turn.text, prompt.metadata.get(TOOLS) or ()))
+            found.append(Example(tuple(messages), turn.text, tools))
         messages.append(turn.message)
     return found
 
 
 def to_pairs(examples: Iterable[Example], codec: Codec) -> list[Pair]:
-    """Return `examples` as tokens, without those whose prompt has no tokens."""
-    end = codec.tokenizer.eos_token_id
-    end = min(codec.eos_ids) if end is None else int(end)
-    pairs = [Pair(codec.encode(one.prompt), (*codec.encode_text(one.completion), end)) for one in examples]
-    return [pair for pair in pairs if pair.prompt_ids]
+    """Return `examples` as tokens, without those whose prompt has no tokens.
+
+    If the chat template has opened the thinking already, the completion's own opening tag is left out. It warns of completions
+    that then never end the thinking, because graders find no answer in such texts.
+    """
+    pairs, unended = [], 0
+    for one in examples:
+        if prompt_ids := codec.encode(one.prompt):
+            token_ids = codec.encode_completion(prompt_ids, one.completion)
+            pairs.append(Pair(prompt_ids, (*token_ids, codec.end_id)))
+            unended += bool(opening := codec.opening(prompt_ids)) and strip_thinking(opening + codec.decode(token_ids)) is None
+    if unended:
+        logger.warning(
+            "examples: in %d of %d, the completion never ends the thinking that the prompt has opened, so graders find no "
+            "answer; write thinking and its end, such as </think>, into completions, or set chat_template_kwargs",
+            unended,
+            len(pairs),
+        )
+    return pairs

@@ -25,6 +25,7 @@ from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.config import SampleConfig, SamplerFields
 from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all
 from verigym.trainer.stages.selection import Candidate, Condition, select, text_key
+from verigym.trainer.tasks.answer_forms import with_templates
 from verigym.trainer.tasks.mixture import Mixture, Source, build_source
 from verigym.trainer.tasks.too_long import refuse_many
 from verigym.trainer.threads import own_threads, use_sampling_threads
@@ -45,6 +46,7 @@ def sample(config: SampleConfig) -> Path:
     """
     transformers.utils.logging.disable_progress_bar()
     prepare(config.output)
+    config = with_templates(config, [config.model])
     run = config.as_run(config.model)
     sources = [build_source(source, config.seed, 1) for source in config.sources]
     made_with = {
@@ -56,7 +58,7 @@ def sample(config: SampleConfig) -> Path:
     with locked(config.output), open_graders(sources, run) as graders:
         model, tokenizer = load_model(config.model, pick_device(config.device))
         use_sampling_threads(model, config.threads, config.output)
-        codec = Codec(tokenizer, model.generation_config)
+        codec = Codec(tokenizer, model.generation_config, config.chat_template_kwargs)
         tasks, left_out = draw(sources, config, config.prompts, codec)
         free = FREE_FIELDS | {"model", "keep", "keep_if", "at_most", "least_reward"}
         made = {**config.model_dump(mode="json", exclude=free), **made_with}

@@ -440,7 +440,7 @@ def _grade_again(
         regraded = {}
         for place in places[start : start + prompts_at_a_time]:
             source, prompt = tasks[place]
-            texts = {number: _completion(sample, codec) for number, sample in enumerate(log.found[place].samples)}
+            texts = {number: _completion(sample, codec, prompt) for number, sample in enumerate(log.found[place].samples)}
             if grades_groups(source.environment):
                 futures = dict(enumerate(graders[source.label].submit_group(prompt, list(texts.values()))))
             else:
@@ -462,7 +462,8 @@ def _grade_again(
     log.merge_replacements()
 
 
-def _completion(sample: Sample, codec: Codec) -> Completion:
+def _completion(sample: Sample, codec: Codec, prompt: Prompt) -> Completion:
     """Return the completion of `sample` for its grader. The log keeps no tokens, so the text is encoded again."""
     finished: Any = sample.finish_reason
-    return Completion(text=sample.text, token_ids=tuple(codec.encode_text(sample.text)), finish_reason=finished)
+    token_ids = codec.encode_completion(codec.encode(prompt), sample.text)
+    return Completion(text=sample.text, token_ids=token_ids, finish_reason=finished)

@@ -18,6 +18,7 @@ from verigym.trainer.checkpoints import store as checkpoint
 from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.run_record import record_start, record_threads
 from verigym.trainer.checkpoints.tensors import save_tensors
+from verigym.trainer.config.model import ChatFields
 from verigym.trainer.distributed.sharded_checkpoint import restore
 from verigym.trainer.learner.optimizers import build_optimizer, clipped_step, learning_rate
 from verigym.trainer.logprobs.forward import ForwardOptions, checkpointing
@@ -81,7 +82,8 @@ class StepRun(ABC):
         self.device = pick_device(config.device)
         self.model, tokenizer = self.load(newest[0] if newest else None)
         self.threads = use_threads(self.model, config.threads, config.output, alike=True)
-        self.codec = Codec(tokenizer, getattr(self.model, "generation_config", None))
+        chat = config if isinstance(config, ChatFields) else ChatFields()
+        self.codec = Codec(tokenizer, getattr(self.model, "generation_config", None), chat.chat_template_kwargs)
         self.optimizer = build_optimizer(self.model.parameters(), config)
         self.done = 0
         self.resumed = newest is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
@@ -15,6 +16,8 @@ from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.path import require_model
 from verigym.trainer.tasks.mixture import make_source
+
+logger = logging.getLogger("verigym.trainer")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ FORMS = (
 def missing_form(environment: Environment, prompt: Prompt) -> AnswerForm | None:
     """Return the form in which `environment` reads answers if `prompt` does not ask for it; None if it does, or has no gold."""
     gold = environment.gold(prompt) or ""
+    places = getattr(getattr(environment, "options", None), "extract", None)
+    if places is not None and "boxed" not in places:  # such as `last`: a gold has a box all the same
+        return None
     asked = "\n".join(message.content for message in prompt.messages)
     form = next((form for form in FORMS if form.marker.removesuffix("}") in gold), None)
     return form if form is not None and form.asked_by not in asked else None
@@ -59,36 +65,36 @@ class HasSources(Protocol):
 C = TypeVar("C", bound=HasSources)
 
 
-def with_templates(config: C, models: Iterable[str], given: Mapping[str, Environment] | None = None) -> tuple[C, list[str]]:
+def with_templates(config: C, models: Iterable[str], given: Mapping[str, Environment] | None = None) -> C:
     """Return `config` with a template for each source whose tasks do not ask for the form in which answers are read.
 
     A chat model that is asked `12+33=?` answers in a sentence, in which an environment that reads boxes finds nothing. So if
     all models are chat models, generated tasks get the template that asks for the form. A source with a template keeps
-    it; `chat` is the template that adds nothing.
+    it; `chat` is the template that adds nothing. The log says which sources got one.
 
     Args:
         config: of a run, a stage or an evaluation.
         models: folders or hub ids of the models that will answer.
         given: see `build_source`.
 
-    Returns:
-        (the configuration, a line about each source that got a template).
-
     Raises:
         UsageError: a source cannot be made, or a model has no tokenizer.
     """
     missing = [_missing_form_of(source, given) for source in config.sources]
     if not any(missing) or not all(map(marks_turns, models)):
-        return config, []
-    chosen, lines = [], []
+        return config
+    chosen = []
     for source, form in zip(config.sources, missing, strict=True):
         if form is not None:
-            lines.append(
-                f"source {source.label}: template {form.template}, which asks for {form.marker}, where the environment reads "
-                "answers; `template: chat` leaves the tasks as they are"
+            logger.warning(
+                "source %s: template %s, which asks for %s, where the environment reads answers; `template: chat` leaves the "
+                "tasks as they are",
+                source.label,
+                form.template,
+                form.marker,
             )
         chosen.append(source if form is None else source.model_copy(update={"template": form.template}))
-    return config.model_copy(update={"sources": tuple(chosen)}), lines
+    return config.model_copy(update={"sources": tuple(chosen)})
 
 
 def _missing_form_of(source: SourceConfig, given: Mapping[str, Environment] | None) -> AnswerForm | None:

@@ -27,6 +27,7 @@ from verigym.envs.tools.environment import ToolEnvironment
 from verigym.envs.tools.named import load_tools
 from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.rng import keyed_random
+from verigym.trainer.tasks.chat_prompts import with_system
 from verigym.trainer.tasks.curriculum import Curriculum
 
 logger = logging.getLogger("verigym.trainer")
@@ -232,7 +233,9 @@ def _from_environment(
             prompt = environment.prompt_at(split, key, index)
         else:
             prompt = as_graded(config, layers, inner.prompt_at(split, key, index))
-        return template.apply(prompt, PreparedTask(prompt.text, {}, {}, prompt.text)) if template else prompt
+        return with_system(
+            config, template.apply(prompt, PreparedTask(prompt.text, {}, {}, prompt.text)) if template else prompt
+        )
 
     if not isinstance(inner, TaskSource):
         raise UsageError(
@@ -269,7 +272,7 @@ def _from_dataset(
     compositions = composed(config, rows.environment)
 
     def ask(prompt: Prompt) -> Prompt:
-        return as_graded(config, compositions, prompt)
+        return with_system(config, as_graded(config, compositions, prompt))
 
     held_out: list[Prompt] = []
     if config.eval_split:

@@ -28,8 +28,22 @@ Many = list[str] | None
 
 @json_output
 def evaluate(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help=MODELS)],
     output: Annotated[Path, typer.Option(help="Folder for samples, tables and curves.")],
+    models: Annotated[Many, typer.Argument(metavar="MODEL", help=MODELS)] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Server with the OpenAI chat-completions API, such as http://localhost:8000/v1; --model names its model. "
+            "URL={options as JSON} sets options of docs/evaluation.md.",
+        ),
+    ] = None,
+    model: Annotated[
+        Many, typer.Option(metavar="NAME", help="Model at the endpoint; LABEL=NAME names it in the tables. May be repeated.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(metavar="VARIABLE", help="Environment variable that holds the endpoint's API key.")
+    ] = None,
     data: Annotated[
         Many,
         typer.Option(
@@ -74,10 +88,12 @@ def evaluate(
 ) -> Result:
     """Evaluate models: avg@k, pass@k, maj@k, best-of-n, with intervals. The same command resumes a stopped evaluation.
 
+    A model is a folder, a hub id, or one behind a server: `--endpoint URL --model NAME`.
+
     When it resumes, samples without a verdict (the grader failed) are graded again; all other texts and verdicts are kept.
 
-    Exit code: 0 done, 1 done but `judge` raised on a sample, 2 a mistake in the call, 3 a source has no sample that could be
-    scored, 130 or 143 stopped.
+    Exit code: 0 done, 1 done but `judge` raised on a sample, or stopped because the endpoint no longer answers, 2 a mistake in
+    the call, 3 a source has no sample that could be scored, 130 or 143 stopped.
     """
     from verigym.cli.common.values import validated
     from verigym.envs import UsageError
@@ -107,7 +123,7 @@ def evaluate(
         raise UsageError("nothing to evaluate on; give --data, --env or --suite")
     fields: dict[str, Any] = {
         "output": output,
-        "models": _labelled(models),
+        "models": {**_labelled(models or []), **_served(endpoint, model, api_key_env, models or [])},
         "sources": sources,
         "samples": k,
         "prompts": prompts,
@@ -173,6 +189,37 @@ def _labelled(models: list[str]) -> dict[str, str]:
             raise UsageError(f"two models are called {label!r}; name them, NAME=MODEL")
         found[label] = model
     return found
+
+
+def _served(endpoint: str | None, names: Many, api_key_env: str | None, local: list[str]) -> dict[str, Any]:
+    """Return the models at the endpoint by name; see `_labelled`.
+
+    Args:
+        endpoint: URL, or URL={options as JSON}.
+        names: of the models at the endpoint.
+        api_key_env: variable with the key.
+        local: the other models.
+    """
+    from verigym.cli.common.values import pairs
+    from verigym.envs import UsageError
+
+    if endpoint is None:
+        if names or api_key_env:
+            raise UsageError(
+                f"{'--model' if names else '--api-key-env'} is about a server: give its address with --endpoint URL"
+            )
+        if not local:
+            raise UsageError("nothing to evaluate: name a model's folder, or a server with --endpoint URL --model NAME")
+        return {}
+    if not names:
+        raise UsageError("--endpoint wants the name of a model there: --model NAME")
+    url, brace, rest = endpoint.partition("={")
+    options = pairs([f"options={{{rest}"], "--endpoint")["options"] if brace else {}
+    options |= {} if api_key_env is None else {"api_key_env": api_key_env}
+    served = _labelled(names)
+    if twice := set(served) & set(_labelled(local)):
+        raise UsageError(f"two models are called {min(twice)!r}; name them, NAME=MODEL")
+    return {label: {**options, "base_url": url, "model": name} for label, name in served.items()}
 
 
 def _parts(model: str) -> list[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from verigym.pages.markdown import field_table
-from verigym.trainer.evaluation.config import EvalConfig
+from verigym.trainer.evaluation.config import EndpointModel, EvalConfig
 
 
 def blocks() -> tuple[str, ...]:
     """Return the table of an evaluation's fields."""
-    return (f"## Fields\n\n{field_table(EvalConfig)}",)
+    return (field_table(EndpointModel, title="option"), f"## Fields\n\n{field_table(EvalConfig)}")

@@ -48,5 +48,5 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return value.replace("\n", "\\n")
+        return value.replace("\n", "\\n") or '""'
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)

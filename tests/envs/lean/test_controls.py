@@ -105,7 +105,7 @@ def test_the_folder_of_notes_is_this_users_alone(monkeypatch: pytest.MonkeyPatch
     assert oct(os.stat(own_folder("lean")).st_mode)[-3:] == "700"
     (tmp_path / f"verigym-lean-{os.getuid()}").rmdir()
     (tmp_path / f"verigym-lean-{os.getuid()}").symlink_to(tmp_path)
-    with pytest.raises(PermissionError, match="is not a folder of this user"):
+    with pytest.raises(PermissionError, match="not a folder of this user"):
         own_folder("lean")
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from verigym.trainer.config.checks import ENGINE_RULES, RUN_RULES, Rule
 from verigym.trainer.config.run import SourceConfig, TrainConfig
-from verigym.trainer.evaluation.config import EVAL_RULES, EvalConfig
+from verigym.trainer.evaluation.config import EVAL_RULES, LOCAL_FIELDS, EvalConfig
 from verigym.trainer.pipelines.plan import PipelineFields
 from verigym.trainer.pipelines.stage_kinds import KINDS
 from verigym.trainer.stages.config import EXAMPLE_RULES, FIT_RULES, LogitConfig, OnPolicyConfig, SampleConfig, SftConfig
@@ -22,6 +22,7 @@ SOURCE: dict[str, Any] = {"environment": "arithmetic"}
 RUN: dict[str, Any] = {"model": "m", "output": "o", "sources": [SOURCE]}
 SAMPLE: dict[str, Any] = {**RUN, "prompts": 1}
 EVAL: dict[str, Any] = {"models": {"m": "m"}, "output": "o", "sources": [SOURCE]}
+SERVED: dict[str, Any] = {**EVAL, "models": {"m": {"base_url": "http://localhost:1/v1", "model": "m"}}}
 FIT: dict[str, Any] = {"model": "m", "output": "o"}
 TAUGHT: dict[str, Any] = {**FIT, "demonstrations": [SOURCE]}
 
@@ -67,6 +68,15 @@ VALUES: dict[str, Any] = {
     "epochs": 3,
     "ngram": 3,
     "train_data_dirs": {"gsm8k": "d"},
+    "chat_template_kwargs": {"enable_thinking": False},
+    "max_prompt_tokens": 9,
+    "max_left_out": 0.5,
+    "generation_rows": 3,
+    "prompts_at_a_time": 3,
+    "device": "cpu",
+    "dtype": "bf16",
+    "threads": 1,
+    "engine": "transformers",
 }
 """A value for each field that some rule is about, which is not its default."""
 WITH: dict[str, dict[str, Any]] = {
@@ -90,7 +100,8 @@ def refused(kind: type[BaseModel], base: dict[str, Any], rules: tuple[Rule, ...]
     [
         *refused(TrainConfig, RUN, RUN_RULES),
         *refused(SampleConfig, SAMPLE, ENGINE_RULES),
-        *refused(EvalConfig, EVAL, (*ENGINE_RULES, *EVAL_RULES)),
+        *refused(EvalConfig, EVAL, (*ENGINE_RULES, *(rule for rule in EVAL_RULES if rule[0] != LOCAL_FIELDS))),
+        *refused(EvalConfig, SERVED, tuple(rule for rule in EVAL_RULES if rule[0] == LOCAL_FIELDS)),
         *refused(SftConfig, TAUGHT, (*FIT_RULES, *(rule for rule in EXAMPLE_RULES if rule[0] != ("demonstration_count",)))),
         *refused(LogitConfig, {**FIT, "teacher": "t", "data": ["d"]}, EXAMPLE_RULES[:1]),
         *refused(OnPolicyConfig, {**RUN, "teacher": "t"}, FIT_RULES),

@@ -10,7 +10,6 @@ import json
 import re
 import subprocess
 import sys
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from verigym.trainer.models.bridge import Bridge
 from verigym.trainer.models.codec import Codec
 
 pytestmark = pytest.mark.slow
-RENDERERS, TRL = "renderers==0.1.12", "trl==1.16.0"
+RENDERERS = "renderers==0.1.12"
 TEMPLATES = ("qwen3", "qwen3_5_think", "qwen3_5_nothink", "qwen3_6", "qwen3_8")
 KEEP_THINKING = ("qwen3_training", "qwen3_5_think_training")
 """Variants by TRL that rewrite fewer turns; renderers has none of them."""
@@ -142,22 +141,14 @@ def run(command: Sequence[str], **more: Any) -> str:
 
 @pytest.fixture(scope="session")
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with renderers and what it needs in `renderers`, and the templates in `templates`."""
+    """A folder with renderers and what it needs in `renderers`."""
     folder = tmp_path_factory.mktemp("peers")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--retries", "1", "--timeout", "20"]
     try:
         # renderers imports httpx, which it has from openai, whose newer versions have none
         run([*pip, "install", "--target", str(folder / "renderers"), RENDERERS, "httpx"])
-        run([*pip, "download", "--no-deps", "--dest", str(folder), TRL])
     except (OSError, subprocess.TimeoutExpired) as error:
         lack("packages", error)
-    (wheel,) = folder.glob("trl-*.whl")
-    with zipfile.ZipFile(wheel) as file:
-        for name in file.namelist():
-            if name.endswith(".jinja"):
-                target = folder / "templates" / Path(name).name
-                target.parent.mkdir(exist_ok=True)
-                target.write_bytes(file.read(name))
     return folder
 
 
@@ -165,9 +156,9 @@ Played = list[tuple[Conversation, Codec]]
 
 
 @pytest.fixture(scope="session")
-def played(peers: Path) -> Played:
+def played(peers: Path, real_templates: dict[str, str]) -> Played:
     """Each conversation with each template, as the bridge has it."""
-    templates = {name: (peers / "templates" / f"{name}.jinja").read_text() for name in (*TEMPLATES, *KEEP_THINKING)}
+    templates = {name: real_templates[name] for name in (*TEMPLATES, *KEEP_THINKING)}
     result = []
     for name, template in templates.items():
         tokenizer = qwen_like_tokenizer([*templates.values(), *WORDS * 9], template, 1500)
@@ -260,8 +251,8 @@ MARKUP = re.compile(r"<\|?[^<>\s'\"{}]+\|?>|<\uff5c[^<>]+\uff5c>")
 
 
 @pytest.mark.parametrize("name", [*PASS, *PASS_WITHOUT_TOOLS])
-def test_which_templates_pass(peers: Path, name: str) -> None:
-    template = (peers / "templates" / f"{name}.jinja").read_text()
+def test_which_templates_pass(real_templates: dict[str, str], name: str) -> None:
+    template = real_templates[name]
     tokenizer = qwen_like_tokenizer([template], template)
     marks = sorted(set(MARKUP.findall(template)) - set(tokenizer.get_added_vocab()))
     tokenizer.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])

@@ -85,6 +85,7 @@ def test_few_texts_are_no_reason_for_advice() -> None:
     [
         ("arithmetic", {}, "maths"),
         ("arithmetic", {"template": "boxed"}, None),
+        ("arithmetic", {"options": {"extract": "last"}}, None),
         ("arithmetic", {"format": {}}, "think"),
         ("story", {"format": {"preset": "r1"}}, "think"),
         ("number_guessing", {}, None),
@@ -113,21 +114,24 @@ def configured(model: Path, *sources: dict[str, Any]) -> Any:
     return build_config({"model": str(model), "output": "out", "sources": list(sources)}, "test")
 
 
-def test_a_chat_model_is_asked_for_the_form_that_is_read(chat_model: Path, letters_model: Path) -> None:
+def test_a_chat_model_is_asked_for_the_form_that_is_read(
+    chat_model: Path, letters_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert (marks_turns(str(chat_model)), marks_turns(str(letters_model))) == (True, False)
     sources = [
         {"environment": "arithmetic"},
         {"environment": "story", "name": "as it is", "template": "chat"},
         {"environment": "number_guessing"},
     ]
-    config, lines = with_templates(configured(chat_model, *sources), [str(chat_model)])
+    config = with_templates(configured(chat_model, *sources), [str(chat_model)])
     assert [source.template for source in config.sources] == ["maths", "chat", None]
-    assert len(lines) == 1 and lines[0].startswith(r"source arithmetic: template maths, which asks for \boxed{}, ")
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith(r"source arithmetic: template maths, which asks for \boxed{}, ")
     asked = build_source(config.sources[0], 0, 1).train(0).text
     assert asked.startswith("12+33=?\n") and r"\boxed{}" in asked
     for models in ([str(letters_model)], [str(chat_model), str(letters_model)]):
         plain = configured(letters_model, *sources)
-        assert with_templates(plain, models) == (plain, [])
+        assert with_templates(plain, models) == plain
 
 
 def test_a_run_begins_with_a_look(chat_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from letters import LettersEnvironment
+from qwen_like import THINKING_CHATML, qwen_like_tokenizer
 from tool_users import BROKEN_CALL, CALL, ScriptedEngine, SumEnvironment, conversation_codec, sums_with_a_calculator
 
 from verigym.envs import Prompt, Status, ToolEnvironment, UsageError, tool
@@ -86,6 +87,26 @@ def test_a_call_is_answered_and_the_last_turn_is_judged(codec: Codec) -> None:
     tools = found.prompt.metadata["tools"]
     assert [one["function"]["name"] for one in tools] == ["calculator"]  # type: ignore[index, union-attr, call-overload]
     assert "calculator" in codec.tokenizer.decode(found.prompt_ids)
+
+
+def test_every_turn_has_the_thought_that_its_prompt_has_opened() -> None:
+    known = [CALL, "What is 37*41? 1517", "Multiply."] * 3
+    opens = Codec(qwen_like_tokenizer(known, template=THINKING_CHATML))
+
+    def write(text: str, key: tuple[object, ...]) -> str:
+        return f"Multiply.\n</think>\n{call_then_answer(text, key)}"
+
+    (found,), _ = roll(opens, write, [task()], samples=1)
+    (episode,), (done,) = found.episodes, found.generated
+    assert [turn.text for turn in episode.turns] == [
+        f"<think>\nMultiply.\n</think>\n{CALL}",
+        "1517",
+        "<think>\nMultiply.\n</think>\n1517",
+    ]
+    assert found.texts == (episode.turns[-1].text,)
+    assert [opens.decode(done.token_ids[start:end]) for start, end in done.turns] == [
+        turn.text.removeprefix("<think>\n") for turn in episode.turns[::2]
+    ]
 
 
 def test_what_was_written_is_an_exact_prefix_of_what_is_read_next(codec: Codec) -> None:

@@ -101,13 +101,13 @@ def test_stopped_and_cut_short_it_goes_on_to_the_same_bytes(
 
     monkeypatch.setattr(sample_log_module, "collect", collect)
     settings = config(tmp_path, keep="all_correct", at_most=2)
-    with pytest.raises(Interrupted, match="stopped after 8 of 12 prompts"):
+    with pytest.raises(Interrupted, match="stopped after 4 of 12 prompts"):
         sample(settings)
     assert not (tmp_path / "data.jsonl").exists()
     log = tmp_path / "samples.jsonl"
     log.write_bytes(log.read_bytes()[:-30])  # a kill in the middle of a line
     data = sample(settings)
-    assert asked == [4, 4, 4, 4], "of the block that was cut short nothing is kept"
+    assert asked == [4, 4, 4, 4, 4], "of the block that was cut short nothing is kept"
     assert timeless(log) == timeless(whole.parent / "samples.jsonl")
     assert data.read_bytes() == whole.read_bytes()
 

@@ -30,6 +30,13 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 
+# As of Qwen3.5: the model's turn begins with an open thought, or with a closed one if it is not to think.
+_OPENS = (
+    "{{ '<|im_start|>assistant\n' }}{% if enable_thinking is defined and enable_thinking is false %}"
+    "{{ '<think>\n\n</think>\n\n' }}{% else %}{{ '<think>\n' }}{% endif %}"
+)
+THINKING_CHATML = CHATML.replace("{{ '<|im_start|>assistant\n' }}", _OPENS)
+
 
 def qwen_like_tokenizer(texts: Iterable[str], template: str = CHATML, vocabulary: int = 600) -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer whose turns end with `<|im_end|>`, and whose tags are added tokens, not special."""

@@ -41,6 +41,7 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
+    under_way = False
 
     def do_GET(self) -> None:
         self.answer(200, {"object": "list", "data": [{"id": "tiny", "object": "model"}]})
@@ -51,15 +52,22 @@ class Handler(BaseHTTPRequestHandler):
             self.server.seen.append(request)
             self.server.keys.append(self.headers.get("Authorization", ""))
             step = self.server.plan.pop(0) if self.server.plan else self.server.rest
+            self.under_way = True
             self.server.under_way += 1
             self.server.most = max(self.server.most, self.server.under_way)
         try:
             step(self, request)
         finally:
-            with self.server.lock:
-                self.server.under_way -= 1
+            self._over()
+
+    def _over(self) -> None:
+        """Count the request as over, once: before its answer is sent, for the client may ask again as soon as it has that."""
+        with self.server.lock:
+            self.server.under_way -= self.under_way
+            self.under_way = False
 
     def answer(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+        self._over()
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}.items():
