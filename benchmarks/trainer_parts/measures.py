@@ -18,11 +18,12 @@ import torch
 import transformers
 
 from trainer_parts import setting
+from trainer_parts.limit import generation_s, update_s
 from trainer_parts.ours import Ours
 from trainer_parts.peer_generate import transformers_generate
 from trainer_parts.reward import Waiting
 from trainer_parts.rows import extra_peak_bytes, make_rows
-from trainer_parts.setting import LARGE, LEAST, STEP, UPDATE, Shape, make_model
+from trainer_parts.setting import LARGE, LEAST, PRETRAINED, STEP, UPDATE, Shape, make_model
 
 HAS_TRL = importlib.util.find_spec("trl") is not None
 if HAS_TRL:
@@ -101,6 +102,28 @@ def step(repeats: int) -> Ratios:
 def large(repeats: int) -> Ratios:
     """A model that a GPU is for."""
     return whole_step(LARGE, repeats, "step_large")
+
+
+def pretrained(repeats: int) -> Ratios:
+    """A pretrained model with a real vocabulary."""
+    return whole_step(PRETRAINED, repeats, "step_pretrained")
+
+
+def limit(repeats: int) -> Ratios:
+    """Our update and generation against this machine's matrix products at the model's shapes, in CPU seconds."""
+    ours = Ours(PRETRAINED, budget=1024)
+    rows = make_rows(PRETRAINED, "limit")
+    ours.codec.eos_ids = frozenset()  # all completions have all tokens
+    share = {}
+    for name, do, least_s in (
+        ("update", lambda _: ours.gradient(rows), update_s(ours.model, PRETRAINED, 1024)),
+        ("generation", ours.generate, generation_s(ours.model, PRETRAINED)),
+    ):
+        seconds = in_turns(repeats, **{name: do})[name]
+        print(f"  {f'its matrix products alone, {name}':<38} {least_s:8.3f} s", flush=True)
+        share[f"{name}_of_limit"] = least_s / seconds
+    ours.close()
+    return share
 
 
 def least(repeats: int) -> Ratios:
@@ -209,12 +232,18 @@ MEASURES: dict[str, tuple[Callable[[int], Ratios], str, bool]] = {
     "gradients": (gradients, "the gradients of both sides agree", True),
     "step": (step, "whole step, 4 prompts of 256 tokens x 8, lengths as they fall: at least 3", True),
     "large": (large, "whole step of half a billion parameters, 8 prompts of 256 tokens x 8, lengths as they fall", True),
+    "pretrained": (pretrained, "whole step of a pretrained model (--model), 4 prompts of 95 tokens x 8: at least 2.5", True),
+    "limit": (limit, "shares of the limit of this machine's matrix products (--model): update 0.8, generation 0.65", False),
     "least": (least, "whole step, 4 prompts of 32 tokens x 2, all of 128 tokens: at least 1.2", True),
     "update": (update, "update alone, 256 + 128 tokens, vocabulary 32,768: time at least 2.5, memory at most 0.5", True),
     "generation": (generation, "generation, lengths as they fall: at least 3", False),
     "equal_rewards": (equal_rewards, "half of the groups with equal rewards: at most 0.6 of the full update", False),
     "grading": (grading, "grading while generating, 50 ms a verdict: at most 1.1 of generation alone", False),
 }
+
+
+WITH_MODEL = ("pretrained", "limit")
+ONLY_ASKED = ("large", *WITH_MODEL)
 
 
 def main(description: str) -> None:
@@ -226,12 +255,18 @@ def main(description: str) -> None:
         "--cpu", action="store_true", help="CPU seconds of this process instead of wall time; grading: wall time"
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda measures `large` alone, in bf16")
-    parser.add_argument("--only", nargs="+", choices=MEASURES, default=[name for name in MEASURES if name != "large"])
+    parser.add_argument("--only", nargs="+", choices=MEASURES, default=[name for name in MEASURES if name not in ONLY_ASKED])
+    parser.add_argument("--model", help="folder of a pretrained model, for `pretrained` and `limit`, which are then all")
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     global clock
     if arguments.cpu:
         clock = time.process_time
+    if arguments.model:
+        setting.MODEL = arguments.model
+        arguments.only = [name for name in arguments.only if name in WITH_MODEL] or list(WITH_MODEL)
+    elif set(arguments.only) & set(WITH_MODEL):
+        raise SystemExit(f"{', '.join(WITH_MODEL)} measure a pretrained model: name its folder by --model")
     if arguments.device == "cuda":
         arguments.only = ["large"]
         setting.DEVICE = torch.device("cuda")

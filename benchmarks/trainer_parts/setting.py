@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+import transformers
 
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
@@ -16,6 +17,9 @@ from verigym.trainer.rng import keyed_random, keyed_uniforms
 
 DEVICE = torch.device("cpu")
 """Of both sides; the command line sets it. On CUDA both compute in bf16 over fp32 weights, else in fp32."""
+
+MODEL: str | None = None
+"""Folder of a pretrained model, for the measurements of one; the command line sets it."""
 
 # Every completion's first dimension is made this large at the embedding, and so nearly constant behind the last norm:
 # the end-of-sequence token's own weight there is then a bias of its logit, in a model with tied and bias-free weights.
@@ -59,12 +63,16 @@ LARGE = Shape(
     intermediate_size=4864,
 )
 """Layers of the size of Qwen2.5-0.5B's, for a GPU."""
+PRETRAINED = Shape(prompts=4, group=8, prompt_tokens=95, new_tokens=64, mean_tokens=None)
+"""Of a pretrained model, whose own are vocabulary, layers and the ends of completions."""
 UPDATE = Shape(prompts=2, group=8, prompt_tokens=256, new_tokens=128, mean_tokens=None, vocabulary=32768)
 
 
 @lru_cache
 def codec() -> Codec:
-    """A small tokenizer. The models have more tokens than it, as published ones do; these have no text."""
+    """A small tokenizer, or the pretrained model's. The small models have more tokens than it; these have no text."""
+    if MODEL is not None:
+        return Codec(transformers.AutoTokenizer.from_pretrained(MODEL))
     return Codec(scratch_tokenizer([f"{n} plus {n * 7} is {n * 8}" for n in range(500)], 512))
 
 
@@ -75,6 +83,8 @@ def prompt_text(number: int, tokens: int) -> str:
 
 @lru_cache
 def _calibrated(shape: Shape) -> Any:
+    if MODEL is not None:
+        return transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval().to(DEVICE)
     tokenizer = codec().tokenizer
     model = scratch_qwen3(
         tokenizer,
