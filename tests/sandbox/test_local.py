@@ -163,6 +163,7 @@ def test_hash_and_random_are_the_same_every_time(box: LocalSandbox) -> None:
 
 
 def test_daemons_end_with_the_run(box: LocalSandbox) -> None:
+    python(box, "")  # starts its worker, which stays
     before = Traces()
     source = """
 import os, time

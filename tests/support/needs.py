@@ -54,6 +54,14 @@ def _tried(remedy: str) -> Need:
     return Need(lambda: "", remedy)
 
 
+def _free_bytes(folder: str) -> int:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
+
+
 NEEDS = {
     "shared data": _shared("data"),
     "shared reference": _shared("reference"),
@@ -105,6 +113,7 @@ NEEDS = {
     "packages": _tried("a package index that pip reaches"),
     "response templates": _tried("pip install 'transformers>=5.15'"),
     "lean": Need(lambda: "" if os.environ.get("LEAN4_BIN") else "no Lean 4 is named by LEAN4_BIN", "LEAN4_BIN=path/to/lean"),
+    "shm": Need(lambda: "" if _free_bytes("/dev/shm") > 64 << 20 else "/dev/shm is full or missing", "room in /dev/shm"),
     "elsewhere": _tried("nothing: these are for other machines than this one"),
 }
 

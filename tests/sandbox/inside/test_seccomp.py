@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from needs import lack, lacking, needs
+from needs import lack, lacking, needs, require
 
 from verigym.sandbox.inside.walls import seccomp
 from verigym.sandbox.inside.walls.syscalls import ARCHITECTURE, NUMBERS
@@ -204,6 +204,7 @@ def test_other_calling_conventions_are_deadly(way: str) -> None:
 
 @pytest.mark.parametrize("uid", USERS)
 def test_python_works(uid: int) -> None:
+    require("shm")  # where the locks of multiprocessing are
     code = """
 def square(n): return n * n
 def pooled():
