@@ -82,7 +82,7 @@ def count(side: Side, groups: Sequence[Any]) -> None:
     """Take one update and count what is in memory; it is also the warm-up."""
     import torch
 
-    from verigym.trainer.dry_run.measure import SavedBytes
+    from verigym.trainer.dry_run.kept import SavedBytes
 
     parts = [side.learner, side.learner.critic] if side.learner.critic else [side.learner]
     saved = SavedBytes(*(part.model for part in parts))

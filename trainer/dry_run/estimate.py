@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -22,17 +24,21 @@ from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import credits_of
 from verigym.trainer.distributed.full_shards import repeated_layers
-from verigym.trainer.dry_run.formulas import Memory, ModelShape, Speed, Tokens, evaluations, longest, mean_length, memory
-from verigym.trainer.dry_run.measure import measure
+from verigym.trainer.dry_run.formulas import Kept, Lengths, Memory, ModelShape, longest, memory
+from verigym.trainer.dry_run.measure import Tell, measure, mixture
+from verigym.trainer.dry_run.proposals import Proposal, format_bytes, propose
+from verigym.trainer.dry_run.speed import Speed, Tokens, completion_lengths, evaluations
 from verigym.trainer.logprobs.chunked import chunk_tokens
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.models.lora import add_adapter
 from verigym.trainer.models.path import require_model
 from verigym.trainer.rollout.graders import open_graders, open_sessions
-from verigym.trainer.tasks.mixture import build_source
+from verigym.trainer.tasks.answer_forms import with_templates
+from verigym.trainer.tasks.mixture import build_source, shares_of
 from verigym.trainer.threads import own_threads
 
-GIB = 2**30
+BUSY = 0.1
+"""Share of the measuring time in which the process waited for a core, above which the table says so."""
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -43,8 +49,11 @@ class RunEstimate:
     config: TrainConfig
     shape: ModelShape
     memory: Memory
+    """With prompts and completions of the expected lengths."""
+    most_memory: Memory
+    """With prompts and completions that are all as long as the settings allow."""
     free_bytes: int | None
-    """Free memory of the device; None if the system does not say."""
+    """Memory of the device that the run can have; None if the system does not say."""
     expected: Tokens
     """Expected tokens of a step. All groups are counted as trained on, although groups of equal rewards may not be."""
     most: Tokens
@@ -52,20 +61,29 @@ class RunEstimate:
     """Share of the measured completions that ended by themselves."""
     speed: Speed
     grading_s: float
-    """Seconds to grade a step's completions with all workers; grading runs beside generation."""
+    """Seconds to grade a step's completions with all workers; grading runs beside generation, if there are workers."""
     held_out: int
     """Completions of one evaluation."""
+    waiting: float
+    """Share of the measuring time in which this process waited for a core that others used."""
+    look: tuple[str, ...] = ()
+    """What the measured texts show about the prompts; see `first_look`."""
+    proposals: tuple[Proposal, ...] = ()
 
     def step_s(self, tokens: Tokens) -> tuple[float, float]:
         """Return the predicted seconds of a step with `tokens`, as the pair (generation with grading, update)."""
-        generation = max(self.speed.generate(tokens), tokens.rounds * self.grading_s)
-        return generation, self.speed.trained_token_s * tokens.trained(self.config)
+        generation, grading = self.speed.generate(tokens), tokens.rounds * self.grading_s
+        both = generation + grading if self.config.workers == 0 else max(generation, grading)
+        return both, self.speed.update(tokens, self.config)
 
     def evaluation_s(self, tokens: Tokens) -> float:
-        """Return the seconds of one evaluation with `tokens`."""
-        prompts = self.config.prompts_per_step
-        each = Tokens(tokens.prompts / prompts, tokens.completions / (prompts * self.config.group_size))
-        return self.held_out * self.speed.generate(each)
+        """Return the seconds of one evaluation with prompts and completions as long as those of `tokens`."""
+        prompts, rows = self.config.prompts_per_step, self.config.prompts_per_step * self.config.group_size
+        completions = tokens.completions / rows * self.held_out
+        steps = max(tokens.decode_steps, completions / self.config.generation_rows)
+        return self.speed.generate(
+            Tokens(tokens.prompts / prompts * self.held_out / self.config.eval_samples, completions, decode_steps=steps)
+        )
 
     def run_s(self, tokens: Tokens) -> float:
         """Return the seconds of the whole run with `tokens` in each step, evaluations included."""
@@ -82,10 +100,17 @@ class RunEstimate:
 
 
 @own_threads()
-def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> RunEstimate:
+def estimate_run(
+    config: TrainConfig, environments: Mapping[str, Environment] | None = None, tell: Tell = lambda line: None
+) -> RunEstimate:
     """Estimate the memory and time of a run by loading its model, sources and graders, and timing a few small steps.
 
     Nothing is written.
+
+    Args:
+        config: the run.
+        environments: environments made in Python, by name.
+        tell: called with lines of text that say what is being measured.
 
     Raises:
         UsageError: the configuration, the model or a source is bad, or the model with its optimizer does not fit here.
@@ -93,31 +118,57 @@ def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | 
     transformers.utils.logging.disable_progress_bar()
     device = pick_device(config.device)
     shape = model_shape(config.model, config)
+    process = resident_bytes() if device.type == "cpu" else 0
     free = free_bytes(device)
-    refuse_what_does_not_fit(memory(shape, config, 0.0, 0), free, config)
+    free = None if free is None else free + process
+    one_token = memory(shape, config, Lengths((1,), ((1,),)), Kept(0.0, 0.0), 0, process=process)
+    refuse_what_does_not_fit(one_token, free, config)
+    config = with_templates(config, [config.model], environments)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
     refuse_lost_signal(config, credits_of(config, {source.label: source.environment for source in sources}))
     with open_graders(sources, config) as graders, open_sessions(sources, config) as sessions:
-        measured = measure(config, sources, graders, sessions)
+        measured = measure(config, sources, graders, sessions, tell)
     prompts, rows = config.prompts_per_step, config.prompts_per_step * config.group_size
-    room = longest(shape, config)
-    longest_prompt, longest_completion = min(config.max_prompt_tokens, room), min(config.max_new_tokens, room)
-    completion = mean_length(measured.completions, measured.truncated, longest_completion)
+    most, most_tokens = Lengths.most(shape, config), min(config.max_new_tokens, longest(shape, config))
+    texts = completion_lengths(measured.completions, measured.truncated, most_tokens, rows)
+    groups = tuple(tuple(texts[row : row + config.group_size]) for row in range(0, rows, config.group_size))
+    expected = Lengths(tuple(mixture(measured.prompts, config, prompts)), groups)
+    mean = sum(share * fmean(part) for share, part in zip(shares_of(config.sources), measured.prompts, strict=True))
     workers = min(usable_cores(), MAX_DEFAULT_WORKERS) if config.workers is None else max(1, config.workers)
     rounds = config.max_oversampling if config.dynamic_sampling else 1.0
-    chunk = min(config.logprob_chunk or chunk_tokens(shape.vocabulary, device.type), config.micro_batch_tokens)
-    return RunEstimate(
+
+    def needs(lengths: Lengths, config: TrainConfig, shape: ModelShape) -> Memory:
+        chunk = min(config.logprob_chunk or chunk_tokens(shape.vocabulary, device.type), config.micro_batch_tokens)
+        return memory(shape, config, lengths, measured.kept, chunk, measured.decoding, device=device.type, process=process)
+
+    estimate = RunEstimate(
         config=config,
         shape=shape,
-        memory=memory(shape, config, measured.activation_bytes, chunk),
+        memory=needs(expected, config, shape),
+        most_memory=needs(most, config, shape),
         free_bytes=free,
-        expected=Tokens(prompts * measured.prompt_tokens, rows * completion),
-        most=Tokens(prompts * longest_prompt, rows * longest_completion, rounds),
+        expected=replace(Tokens.of(expected, config.generation_rows), prompts=prompts * mean),
+        most=Tokens.of(most, config.generation_rows, rounds),
         ended=1 - sum(measured.truncated) / len(measured.truncated),
         speed=measured.speed,
         grading_s=measured.grading_s * rows / workers,
         held_out=sum(len(source.held_out) for source in sources) * config.eval_samples,
+        waiting=measured.waiting,
+        look=measured.look,
     )
+
+    def adapted(settings: TrainConfig) -> ModelShape:
+        return shape if settings.lora_rank == config.lora_rank else model_shape(config.model, settings)
+
+    found = propose(
+        config,
+        free,
+        (estimate.memory, estimate.most_memory),
+        lambda settings: (needs(expected, settings, adapted(settings)), needs(most, settings, adapted(settings))),
+        estimate.expected.trained(config.model_copy(update={"gradient_checkpointing": True}))
+        / estimate.expected.trained(config),
+    )
+    return replace(estimate, proposals=tuple(found))
 
 
 def model_shape(model: str, settings: AdapterFields) -> ModelShape:
@@ -147,6 +198,7 @@ def model_shape(model: str, settings: AdapterFields) -> ModelShape:
     if settings.lora_rank:
         with torch.device("meta"):
             empty = add_adapter(empty, settings, seed=0)
+    matrix = getattr(empty.get_output_embeddings(), "weight", None)
     return ModelShape(
         parameters=sum(tensors),
         layers=text.num_hidden_layers,
@@ -159,6 +211,7 @@ def model_shape(model: str, settings: AdapterFields) -> ModelShape:
         linear=linear,
         layer=max(blocks),
         ends=sum(tensors) - sum(blocks),
+        head=matrix.numel() if matrix is not None and matrix.requires_grad else 0,
     )
 
 
@@ -182,6 +235,15 @@ def free_bytes(device: torch.device) -> int | None:
     return free if bound == "max" else min(free, int(bound) - used)
 
 
+def resident_bytes() -> int:
+    """Return the bytes of memory that this process has; 0 if the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def free_disk_bytes(folder: Path) -> int:
     """Return the free bytes of the disk that `folder` is on, or would be on if it does not exist yet."""
     place = folder.absolute()
@@ -196,17 +258,18 @@ def refuse_what_does_not_fit(needs: Memory, free: int | None, config: TrainConfi
     Raises:
         UsageError: names the memory that is too large and the settings that make it smaller.
     """
-    if free is not None and needs.standing > free:
+    if free is not None and needs.process + needs.standing > free:
+        smaller = "take a smaller model" if config.lora_rank else "set lora_rank (such as 16), take a smaller model"
         raise UsageError(
             f"this run does not fit: weights, gradients and optimizer need {format_bytes(needs.standing)}, "
-            f"{format_bytes(free)} are free; take a smaller model or a larger machine"
+            f"{format_bytes(free - needs.process)} are free; {smaller} or a larger machine"
         )
     if free is not None and needs.peak > free:
-        updating = needs.activations + needs.logits > needs.kv_cache + needs.sampling
+        updating = needs.update > needs.generation
         part = "the update" if updating else "generation"
         settings = "micro_batch_tokens, or set gradient_checkpointing" if updating else "generation_rows or max_new_tokens"
         raise UsageError(
-            f"this run may not fit: with {part} it needs up to {format_bytes(needs.peak)}, {format_bytes(free)} are free; "
+            f"this run does not fit: with {part} it needs {format_bytes(needs.peak)}, {format_bytes(free)} are free; "
             f"lower {settings}"
         )
     disk = free_disk_bytes(config.output)
@@ -217,14 +280,10 @@ def refuse_what_does_not_fit(needs: Memory, free: int | None, config: TrainConfi
         )
 
 
-def format_bytes(size: float) -> str:
-    """Return `size` bytes in words, such as `1.25 GiB`."""
-    return f"{size / GIB:,.2f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"
-
-
 def purposes(needs: Memory) -> dict[str, int]:
     """Return the bytes of device memory in `needs` by purpose. The keys are phrases such as `reference model`."""
     return {
+        "this process before it loads the model": needs.process,
         "weights": needs.weights,
         "gradients": needs.gradients,
         "AdamW's two moments": needs.optimizer,
@@ -232,31 +291,39 @@ def purposes(needs: Memory) -> dict[str, int]:
         "critic with its gradients and moments": needs.critic,
         "copy of the weights to sample from": needs.copied,
         "generation: KV cache": needs.kv_cache,
+        "generation: copies of small weights": needs.sampler,
         "generation: logits of one token": needs.sampling,
         "update: activations of a micro-batch": needs.activations,
         "update: a chunk of logits": needs.logits,
+        "update: gradient of the output matrix": needs.head,
     }
 
 
 def tables(estimate: RunEstimate) -> tuple[Table, Table]:
     """Return the two tables that `--dry-run` prints."""
-    needs, config, steps = estimate.memory, estimate.config, estimate.config.steps
+    needs, most, config, steps = estimate.memory, estimate.most_memory, estimate.config, estimate.config.steps
     adapters = f" and {sum(estimate.shape.trained):,} in adapters" if config.lora_rank else ""
     title = f"{estimate.shape.parameters:,} parameters{adapters}, {config.dtype}, native generation"
     bytes_ = Table(title=title, title_justify="left")
-    bytes_.add_column("memory, at most")
-    bytes_.add_column("", justify="right")
-    for name, size in purposes(needs).items():
+    for name in ("memory", "expected", "at most"):
+        bytes_.add_column(name, justify="left" if name == "memory" else "right")
+    for name, size in purposes(most).items():
         if size:
-            bytes_.add_row(name, format_bytes(size))
+            bytes_.add_row(name, format_bytes(purposes(needs)[name]), format_bytes(size))
     bytes_.add_section()
     how = "at once" if needs.overlapped else "in turn"
-    bytes_.add_row(f"all, generation and update {how}", format_bytes(needs.peak))
-    bytes_.add_row("free", "unknown" if estimate.free_bytes is None else format_bytes(estimate.free_bytes), end_section=True)
-    bytes_.add_row("checkpoints on disk", format_bytes(needs.checkpoints))
-    bytes_.add_row("free on disk", format_bytes(free_disk_bytes(config.output)))
+    bytes_.add_row(f"all, generation and update {how}", format_bytes(needs.peak), format_bytes(most.peak))
+    free = "unknown" if estimate.free_bytes is None else format_bytes(estimate.free_bytes)
+    bytes_.add_row("free for this run", free, free, end_section=True)
+    disk = format_bytes(free_disk_bytes(config.output))
+    bytes_.add_row("checkpoints on disk", format_bytes(needs.checkpoints), format_bytes(most.checkpoints))
+    bytes_.add_row("free on disk", disk, disk)
 
-    work = Table(caption=f"Completion lengths: {_where_from(estimate.ended)}.", caption_justify="left")
+    caption = f"Completion lengths: {_where_from(estimate.ended)}."
+    if estimate.waiting > BUSY:
+        quiet = f"without others the times would be about {1 - estimate.waiting:.0%} of these"
+        caption += f" Others kept the machine busy: {estimate.waiting:.0%} of the time went by waiting for a core; {quiet}."
+    work = Table(caption=caption, caption_justify="left")
     for name in ("work", "expected", "at most"):
         work.add_column(name, justify="left" if name == "work" else "right")
     evaluation = f"evaluation of {estimate.held_out:,} completions, {evaluations(config)} times"
@@ -293,11 +360,14 @@ def figures(estimate: RunEstimate) -> dict[str, Any]:
     return {
         "parameters": estimate.shape.parameters,
         "memory_bytes": {**asdict(estimate.memory), "peak": estimate.memory.peak},
+        "memory_at_most_bytes": {**asdict(estimate.most_memory), "peak": estimate.most_memory.peak},
         "free_bytes": estimate.free_bytes,
         "free_disk_bytes": free_disk_bytes(estimate.config.output),
         "expected": work(estimate.expected),
         "most": work(estimate.most),
         "ended": estimate.ended,
+        "waiting": estimate.waiting,
+        "proposals": [asdict(proposal) for proposal in estimate.proposals],
     }
 
 

@@ -1,20 +1,25 @@
-"""Pure functions that compute the cost of a run: bytes of memory by purpose, and seconds from numbers of tokens."""
+"""Pure functions that compute the memory of a run: bytes by purpose.
+
+The update holds one micro-batch at a time. Its size is computed by the rules by which the update itself divides rows
+(`forward.micro_batches`), from lengths of prompts and completions: a small step fills less than `micro_batch_tokens`, and so do
+rows of unequal lengths.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from verigym.trainer.config.engine import ENGINES
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.logprobs.shared_prefix import copy_charge
+from verigym.trainer.logprobs.forward import micro_batches
+from verigym.trainer.logprobs.shared_prefix import PROMPT_SHARE, copy_charge
 
-WORKING = 1.5
-"""Ratio of an update's peak memory to the memory that its forward pass keeps. It is above 1 because the backward pass adds
-gradients of activations. For the quickstart's model and batches of five shapes, the measured ratios were 1.39 to 1.56. The
-measured memory included the chunk of logits, which the estimate counts separately."""
+WORKING_LAYERS = 2
+"""Layers whose activations the backward pass holds once more: the gradients of one layer's activations, and what that layer
+computes again or has not yet freed. Measured on a CPU with 30 layers and batches of four shapes: 1 to 3 layers."""
+SPARE = 1.25
+"""Room in the KV cache over the tokens that are there; see `engines.native.prefix_cache`."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,61 @@ class ModelShape:
     """Numbers in the largest repeated layer."""
     ends: int = 0
     """Number of parameters outside of the repeated layers: embeddings, last norm, head."""
+    head: int = 0
+    """Number of parameters of the output matrix, if it is trained; 0 with adapters, which leave it as it is."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Bytes that a forward pass keeps for the backward pass, as `kept.measure_kept` measures them."""
+
+    token: float
+    """By a token of a micro-batch in all layers, without gradient checkpointing."""
+    checkpointed: float
+    """The same with gradient checkpointing: the inputs of the layers."""
+    copied: float = 0.0
+    """By a token of a shared prompt, for each row that continues from it: the row's copy of the keys and values."""
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """The tokens of a micro-batch, padding included, with those of the shared prompts that stay in memory beside it."""
+
+    tokens: int
+    copies: int = 0
+    """Tokens of shared prompts, once for each row that has a copy of their keys and values."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The tokens of a step, one entry per prompt."""
+
+    prompts: tuple[int, ...]
+    completions: tuple[tuple[int, ...], ...]
+    """The completions of each prompt."""
+
+    @classmethod
+    def most(cls, shape: ModelShape, config: TrainConfig) -> Lengths:
+        """Return a step whose prompts and completions are all as long as `config` and the model allow."""
+        room = longest(shape, config)
+        completion = min(config.max_new_tokens, room)
+        rows = ((completion,) * config.group_size,) * config.prompts_per_step
+        return cls((min(config.max_prompt_tokens, room),) * config.prompts_per_step, rows)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How the engine `native` holds a model while it samples."""
+
+    shared: bool = False
+    """Whether rows of a prompt share its keys and values."""
+    copied: int = 0
+    """Bytes of weights that are copied for sampling: small matrices are joined and transposed."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Upper bounds of a run's memory, in bytes. `estimate.tables` explains each field."""
+    """A run's memory, in bytes. `estimate.purposes` explains each field."""
 
     weights: int
     gradients: int
@@ -59,11 +114,27 @@ class Memory:
     """With `overlap`, bytes of the copy of the weights from which completions are sampled while the policy is updated."""
     overlapped: bool = False
     """Whether generation and update run at the same time."""
+    sampler: int = 0
+    """Copies of weights while completions are sampled."""
+    head: int = 0
+    """A micro-batch's gradient of the output matrix, which exists before that of the other layers."""
+    process: int = 0
+    """On a CPU, the process itself before the model is loaded: Python and its libraries."""
 
     @property
     def standing(self) -> int:
-        """Return the bytes that are held during the whole run."""
+        """Return the bytes that the model needs during the whole run."""
         return self.weights + self.gradients + self.optimizer + self.reference + self.critic + self.copied
+
+    @property
+    def generation(self) -> int:
+        """Return the bytes that are held only while completions are sampled."""
+        return self.kv_cache + self.sampling + self.sampler
+
+    @property
+    def update(self) -> int:
+        """Return the bytes that are held only during an update."""
+        return self.activations + self.logits + self.head
 
     @property
     def peak(self) -> int:
@@ -71,12 +142,22 @@ class Memory:
 
         Generation and update are in memory at the same time only if the run overlaps them.
         """
-        generation, update = self.kv_cache + self.sampling, self.activations + self.logits
-        return self.standing + (generation + update if self.overlapped else max(generation, update))
+        work = self.generation + self.update if self.overlapped else max(self.generation, self.update)
+        return self.process + self.standing + work
 
 
-def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chunk_tokens: int) -> Memory:
-    """Return upper bounds of the memory that a run needs.
+def memory(
+    shape: ModelShape,
+    config: TrainConfig,
+    lengths: Lengths,
+    kept: Kept,
+    chunk_tokens: int,
+    decoding: Decoding = Decoding(),
+    *,
+    device: str = "cpu",
+    process: int = 0,
+) -> Memory:
+    """Return the memory that a run needs for steps of the given lengths.
 
     Weights, gradients and optimizer moments are fp32, for policy and critic alike; with adamw_8bit, the moments have 8 bits
     instead. With dtype bf16, the forward pass also holds a bfloat16 copy of the weights. With adapters, only the adapters have
@@ -86,8 +167,12 @@ def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chun
     Args:
         shape: the sizes of the model.
         config: the settings of the run.
-        activation_bytes: bytes that one token of a micro-batch keeps for the backward pass, as measured.
+        lengths: the tokens of a step.
+        kept: the bytes that a forward pass keeps.
         chunk_tokens: number of tokens whose logits the update holds at a time.
+        decoding: how the model is held while completions are sampled.
+        device: type of the device.
+        process: bytes of the process before the model is loaded.
     """
     size, trained = shape.parameters, sum(shape.trained)
     half, critic = config.dtype == "bf16", config.advantage == "gae"
@@ -98,7 +183,6 @@ def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chun
     reference = 4 * trained if config.lora_rank else 4 * size
     if config.kl_coef == 0 or (config.lora_rank and not config.reference_every):
         reference = 0
-    row = longest(shape, config) + (copy_charge(config.max_prompt_tokens) if shares_prompts(config) else 0)
     checkpoint = 4 * trained + moments + (4 * size + critic_moments if critic else 0)
     final = 4 * size + (4 * trained if config.lora_rank else 0)
     return Memory(
@@ -110,14 +194,53 @@ def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chun
         reference=reference,
         critic=(10 if half else 8) * size + critic_moments if critic else 0,
         # One layer at a time is copied when it grows, and one and a half times when rows leave it.
-        kv_cache=rows * longest(shape, config) * entry * (shape.layers + 2),
+        kv_cache=round(cached_tokens(shape, config, lengths, rows, decoding.shared) * entry * (shape.layers + 2)),
         # Of one token, in the sampler's float64.
         sampling=rows * shape.vocabulary * (4 + 3 * 8),
-        activations=round(WORKING * activation_bytes * max(config.micro_batch_tokens, row)),
+        activations=max(
+            round(activation_bytes(batch, kept, config.gradient_checkpointing, shape.layers))
+            for batch in update_batches(lengths, config, device)
+        ),
         # With its gradient and a working copy.
         logits=chunk_tokens * shape.vocabulary * 3 * 4,
         checkpoints=(config.keep_checkpoints + 1) * (checkpoint + (reference if config.reference_every else 0)) + final,
+        sampler=decoding.copied,
+        head=4 * shape.head,
+        process=process,
     )
+
+
+def activation_bytes(batch: MicroBatch, kept: Kept, checkpointing: bool, layers: int) -> float:
+    """Return the bytes of activations that the backward pass of `batch` holds when it holds the most."""
+    token = kept.checkpointed if checkpointing else kept.token
+    return batch.tokens * (token + WORKING_LAYERS * kept.token / max(1, layers)) + batch.copies * kept.copied
+
+
+def update_batches(lengths: Lengths, config: TrainConfig, device: str) -> Iterator[MicroBatch]:
+    """Yield the micro-batches of the first update on a step of the given lengths, as `shared_prefix` makes them."""
+    prompts = lengths.prompts[:: config.updates_per_step]
+    completions = lengths.completions[:: config.updates_per_step]
+    budget = config.micro_batch_tokens
+    if not shares_prompts(config):
+        rows = [prompt + length for prompt, group in zip(prompts, completions, strict=True) for length in group]
+        for batch in micro_batches(rows, budget, device):
+            yield MicroBatch(len(batch) * rows[batch[0]])
+        return
+    for bundle in micro_batches(prompts, budget // PROMPT_SHARE, device):
+        longest_prompt = prompts[bundle[0]]
+        texts = [length for number in bundle for length in completions[number]]
+        charges = [length + copy_charge(longest_prompt) for length in texts]
+        for batch in micro_batches(charges, budget - len(bundle) * longest_prompt, device):
+            held = len(bundle) * longest_prompt + len(batch) * texts[batch[0]]
+            yield MicroBatch(held, len(batch) * longest_prompt)
+
+
+def cached_tokens(shape: ModelShape, config: TrainConfig, lengths: Lengths, rows: int, shared: bool) -> float:
+    """Return the tokens whose keys and values are held while `rows` rows are sampled."""
+    prompt, completion = max(lengths.prompts), max(map(max, lengths.completions))
+    if shared:
+        return -(-rows // config.group_size) * prompt + rows * completion * SPARE
+    return rows * min(prompt + completion, longest(shape, config))
 
 
 def base_bytes(shape: ModelShape, config: TrainConfig) -> int:
@@ -154,78 +277,3 @@ def shares_prompts(config: TrainConfig) -> bool:
     Only the settings are considered: a model that does not allow this costs more than estimated.
     """
     return config.shared_prefix and not config.gradient_checkpointing
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """The numbers of tokens of one step, or of one evaluation."""
-
-    prompts: float
-    """Each prompt once."""
-    completions: float
-    rounds: float = 1.0
-    """Rounds of generation in a step: more than one if groups are drawn until enough have a signal (dynamic sampling)."""
-
-    def trained(self, config: TrainConfig) -> float:
-        """Return the number of tokens that an update runs through the model.
-
-        A prompt counts once for its group if the update shares prompts, otherwise once per completion.
-        """
-        return self.prompts * (1 if shares_prompts(config) else config.group_size) + self.completions
-
-
-def mean_length(observed: Sequence[int], cut: Sequence[bool], most: int) -> float:
-    """Estimate the mean length of a completion, in tokens, from a few that were measured under a lower token limit.
-
-    If all measured completions ended before the lower limit, the result is the mean of their lengths. If none ended, it is
-    `most`. Otherwise the length that a completion would have without a limit is assumed to be exponentially distributed, with
-    the mean (all measured tokens) / (number of completions that ended). The result is the mean of the length under the limit
-    `most`: lengths above `most` count as `most`.
-
-    Args:
-        observed: measured lengths in tokens.
-        cut: True for each completion that the lower limit cut off.
-        most: the run's own token limit.
-    """
-    ends = len(cut) - sum(cut)
-    if ends == len(cut):
-        return fmean(observed)
-    if not ends:
-        return most
-    mean = sum(observed) / ends
-    return mean * -math.expm1(-most / mean)
-
-
-@dataclass(frozen=True)
-class Speed:
-    """The speed of generation and update in seconds per token, measured on one step.
-
-    Batches of another size may be somewhat faster or slower.
-    """
-
-    prompt_token_s: float
-    """Prefill."""
-    completion_token_s: float
-    """Seconds per sampled token: the time of decoding divided by the tokens of all completions, in the measured step."""
-    trained_token_s: float
-    """Forward and backward pass with the optimizer's step."""
-
-    def generate(self, tokens: Tokens) -> float:
-        """Return the seconds to sample `tokens`, prefill included."""
-        return tokens.rounds * (self.prompt_token_s * tokens.prompts + self.completion_token_s * tokens.completions)
-
-
-def speed_of(tokens: Tokens, generate_s: float, update_s: float, config: TrainConfig) -> Speed:
-    """Return the speed of a measured step.
-
-    The time of prefill was not measured. Prefill is a forward pass, and is assumed to take a third of the time that an update
-    takes for the same tokens.
-    """
-    trained_token_s = update_s / tokens.trained(config)
-    prefill_s = min(generate_s, trained_token_s / 3 * tokens.prompts)
-    return Speed(prefill_s / tokens.prompts, (generate_s - prefill_s) / tokens.completions, trained_token_s)
-
-
-def evaluations(config: TrainConfig) -> int:
-    """Return how many evaluations a run has: before the first step, after every `eval_every` steps, and after the last."""
-    return 1 + -(-config.steps // config.eval_every) if config.eval_every else 0

@@ -8,8 +8,9 @@ from typing import Any
 from rich.table import Table
 
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.dry_run.estimate import format_bytes, model_shape, purposes
-from verigym.trainer.dry_run.formulas import Memory, ModelShape, base_bytes, memory, moment_bytes
+from verigym.trainer.dry_run.estimate import model_shape, purposes
+from verigym.trainer.dry_run.formulas import Kept, Lengths, Memory, ModelShape, base_bytes, memory, moment_bytes
+from verigym.trainer.dry_run.proposals import format_bytes
 from verigym.trainer.logprobs.chunked import chunk_tokens
 
 LAYERS_HELD = 2
@@ -27,7 +28,7 @@ def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Me
     chunk = min(config.logprob_chunk or chunk_tokens(shape.vocabulary, config.device), config.micro_batch_tokens)
     prompts = -(-config.prompts_per_step // processes)
     share = config.model_copy(update={"prompts_per_step": prompts})
-    needs = replace(memory(shape, share, 0.0, chunk), checkpoints=memory(shape, config, 0.0, chunk).checkpoints)
+    needs = memory(shape, share, Lengths.most(shape, share), Kept(0.0, 0.0), chunk)
     if processes == 1:
         return needs
 
@@ -95,6 +96,6 @@ def plan_memory(config: TrainConfig, processes: int) -> tuple[Table, dict[str, A
     return table, {
         "parameters": shape.parameters,
         "processes": processes,
-        "memory_bytes": {**parts, "sampling": needs.sampling, "logits": needs.logits, "peak": needs.peak},
+        "memory_bytes": {**parts, "sampling": needs.sampling, "logits": needs.logits, "head": needs.head, "peak": needs.peak},
         "checkpoint_bytes": needs.checkpoints,
     }

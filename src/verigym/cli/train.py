@@ -88,10 +88,14 @@ def _show_price(settings: TrainConfig) -> dict[str, Any]:
     from verigym.envs.console import print_table
     from verigym.trainer.dry_run.estimate import estimate_run, figures, refuse_what_does_not_fit, tables
 
-    print("loading the model and timing a few small steps", file=sys.stderr, flush=True)
-    estimate = estimate_run(settings)
+    print("loading the model to time a few small steps", file=sys.stderr, flush=True)
+    estimate = estimate_run(settings, tell=lambda line: print(f"measuring {line}", file=sys.stderr, flush=True))
+    for line in estimate.look:
+        print(line)
     for table in tables(estimate):
         print_table(table)
+    for proposal in estimate.proposals:
+        print(proposal)
     refuse_what_does_not_fit(estimate.memory, estimate.free_bytes, settings)
     return figures(estimate)
 

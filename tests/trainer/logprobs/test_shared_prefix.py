@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from verigym.trainer.credit.training_row import TrainingRow
-from verigym.trainer.dry_run.measure import SavedBytes
+from verigym.trainer.dry_run.kept import SavedBytes
 from verigym.trainer.learner.update import Objective, accumulate
 from verigym.trainer.logprobs import shared_prefix as prefix_module
 from verigym.trainer.logprobs.forward import ForwardOptions, row_logprobs, usable_head

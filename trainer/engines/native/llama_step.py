@@ -55,6 +55,12 @@ class LlamaStep:
         self._rotary, self._wide = body.rotary_emb, wide
         self._turn(positions, device)
 
+    @property
+    def copied_bytes(self) -> int:
+        """Return the bytes of the weights that are held as copies, transposed or in another dtype."""
+        products = [product for layer in self.layers for product in (layer.qkv, layer.out, layer.gate_up, layer.down)]
+        return sum(product.copied_bytes for product in [*products, self.head])
+
     def _turn(self, positions: int, device: torch.device) -> None:
         angles = self._rotary(self.norm.weight.to(self._wide), torch.arange(positions, device=device)[None])
         self.cos_LD, sine_LD = (part[0] for part in angles)
@@ -116,6 +122,7 @@ class _Product:
     def __init__(self, modules: Sequence[Any], dtype: torch.dtype) -> None:
         self.parts: list[Callable[[torch.Tensor], torch.Tensor]] = list(modules)
         self.weight_EX: torch.Tensor | None = None
+        self.copied_bytes = 0
         biases: list[Any] = [module.bias for module in modules if type(module) is nn.Linear]
         if len(biases) < len(modules) or len({bias is None for bias in biases}) > 1:
             return  # such as with adapters
@@ -124,6 +131,7 @@ class _Product:
         if few or weights[0].dtype != dtype or len(weights) == 1:
             weight_XE = (torch.cat(weights) if len(weights) > 1 else weights[0]).to(dtype)
             self.weight_EX = weight_XE.t().contiguous() if few else weight_XE.t()
+            self.copied_bytes = 0 if weight_XE is weights[0] and not few else weight_XE.nbytes
             self.bias = None if biases[0] is None else torch.cat(biases).to(dtype)
 
     def __call__(self, x_BE: torch.Tensor) -> torch.Tensor:
