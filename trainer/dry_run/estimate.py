@@ -78,12 +78,12 @@ class RunEstimate:
 
     def evaluation_s(self, tokens: Tokens) -> float:
         """Return the seconds of one evaluation with prompts and completions as long as those of `tokens`."""
-        prompts, rows = self.config.prompts_per_step, self.config.prompts_per_step * self.config.group_size
-        completions = tokens.completions / rows * self.held_out
+        prompts = self.config.prompts_per_step
+        share = self.held_out / (prompts * self.config.group_size)
+        completions = tokens.completions * share
         steps = max(tokens.decode_steps, completions / self.config.generation_rows)
-        return self.speed.generate(
-            Tokens(tokens.prompts / prompts * self.held_out / self.config.eval_samples, completions, decode_steps=steps)
-        )
+        asked = tokens.prompts / prompts * self.held_out / self.config.eval_samples
+        return self.speed.generate(Tokens(asked, completions, decode_steps=steps, attended=tokens.attended * share))
 
     def run_s(self, tokens: Tokens) -> float:
         """Return the seconds of the whole run with `tokens` in each step, evaluations included."""

@@ -22,7 +22,7 @@ from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import Credit
 from verigym.trainer.dry_run.formulas import Decoding, Kept
 from verigym.trainer.dry_run.kept import measure_kept
-from verigym.trainer.dry_run.speed import Speed, Tokens, decoding_costs
+from verigym.trainer.dry_run.speed import Speed, Tokens, attended, decoding_costs
 from verigym.trainer.engines.base import tokens_reported
 from verigym.trainer.engines.native.cuda_graphs import wants_graphs
 from verigym.trainer.engines.native.decoders import decodable
@@ -113,18 +113,17 @@ def measure(
         tell(f"4 of 4: a step with {count * group} completions of up to {limit:,} tokens, to see how long they become")
         last = steps.run_step(2, count, limit)
         groups = [*small.groups, *last.groups]
-        step_s, row_s = decoding_costs(steps.clock.samples)
+        decoding_s = decoding_costs(steps.clock.samples)
         speed = Speed(
             prompt_token_s=prefill_s / prefilled,
-            decode_step_s=step_s,
-            completion_token_s=row_s,
+            decoding=decoding_s,
             trained_token_s=max(0.0, last.update_s - sum(last.optimizer_s)) / _tokens(last.trained).trained(config),
             update_s=sum(last.optimizer_s) / last.updates * _updates(config),
         )
         if run.episodes is not None:  # they wait for tools, and their turns have prompts of their own
             plain = speed.generate(_tokens(last.groups))
             rest = max(0.0, last.generate_s - plain) / _tokens(last.groups).completions
-            speed = replace(speed, completion_token_s=row_s + rest)
+            speed = replace(speed, decoding=decoding_s._replace(row_s=decoding_s.row_s + rest))
         return Measured(
             speed=speed,
             kept=kept,
@@ -158,8 +157,8 @@ class _DecodingClock:
     """Measures decoding steps, of which engines report the number of rows."""
 
     tell: Tell
-    samples: list[tuple[int, float]] = field(default_factory=list)
-    """(rows, seconds) of decoding steps."""
+    samples: list[tuple[int, int, float]] = field(default_factory=list)
+    """(rows, tokens of each, seconds) of decoding steps."""
     first: tuple[int, float] = (0, 0.0)
     """(rows, time) of the second report, whose step came right after the prompts had been run."""
     reports: int = 0
@@ -179,7 +178,7 @@ class _DecodingClock:
         self.tokens += rows
         # The first step runs the prompts, and so does each that rows have joined. On a GPU the prompts end within the second.
         if self.reports > 2 and rows <= self._rows:
-            self.samples.append((rows, now - self._last))
+            self.samples.append((rows, self.reports - 1, now - self._last))
         if self.reports <= 2:
             self.first = rows, now
         self._rows, self._last = rows, now
@@ -246,9 +245,8 @@ class _SmallSteps:
         Return the seconds that the prompts took, and their number of tokens. The decoding steps are added to `clock`.
         """
         run, config = self._run, self._config
-        step_s, row_s = decoding_costs(self.clock.samples)
         whole = -(-min(config.generation_rows, config.prompts_per_step * config.group_size) // config.group_size)
-        one = BATCH_TOKENS * (step_s + row_s * config.group_size)
+        one = BATCH_TOKENS * decoding_costs(self.clock.samples).of(config.group_size, 1)
         count = max(1, min(whole, int(MEASURE_S / one) if one else whole))
         limit = min(BATCH_TOKENS, config.max_new_tokens)
         rows = count * config.group_size
@@ -264,21 +262,24 @@ class _SmallSteps:
         end = self._now()
         if self.clock.reports > 1:
             rows, at = self.clock.first
-            step_s, row_s = decoding_costs(self.clock.samples)
-            end = at - step_s - row_s * rows
+            end = at - decoding_costs(self.clock.samples).of(rows, 1)
         return max(0.0, end - start), sum(map(len, mixed))
 
     def affordable(self) -> tuple[int, int]:
         """Return the number of prompts, and the most tokens of a completion, of a step whose sampling takes `LENGTHS_S`."""
         config = self._config
-        step_s, row_s = decoding_costs(self.clock.samples)
-        pair_s = step_s + 2 * row_s * config.group_size
-        limit = config.max_new_tokens
-        if pair_s:
-            limit = min(limit, max(MEASURED_TOKENS, int(LENGTHS_S / pair_s)))
-        one_s = limit * row_s * config.group_size
-        count = int((LENGTHS_S - limit * step_s) / one_s) if one_s else config.prompts_per_step
-        return max(2, min(config.prompts_per_step, count)), limit
+        costs, limit = decoding_costs(self.clock.samples), config.max_new_tokens
+
+        def most(count: int) -> int:
+            """Return the largest number of tokens that `count` prompts can get."""
+            step_s = costs.of(count * config.group_size, MEASURED_TOKENS)
+            return int(LENGTHS_S / step_s) if step_s else limit
+
+        limit = min(limit, max(MEASURED_TOKENS, most(2)))
+        count = 2
+        while count < config.prompts_per_step and most(count + 1) >= limit:
+            count += 1
+        return count, limit
 
     def _affordable_update(self, groups: Sequence[Group]) -> Sequence[Group]:
         """Return the first of `groups`, as many as can be trained on in `MEASURE_S`, at least one for each update."""
@@ -322,7 +323,8 @@ def _decoding(run: Run, config: TrainConfig) -> Decoding:
 
 def _tokens(groups: Sequence[Group]) -> Tokens:
     lengths = [len(done.token_ids) for group in groups for done in group.generated]
-    return Tokens(sum(len(group.prompt_ids) for group in groups), sum(lengths), decode_steps=max(lengths))
+    prompts, before = sum(len(group.prompt_ids) for group in groups), sum(map(attended, lengths))
+    return Tokens(prompts, sum(lengths), decode_steps=max(lengths), attended=before)
 
 
 def _prompts(run: Run, sources: Sequence[Source]) -> list[list[Sequence[int]]]:

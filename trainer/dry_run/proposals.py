@@ -81,26 +81,35 @@ def propose(
     smaller = micro_batch(config, free, memory_of)
     if smaller is not None:
         yield from tried("the same results but for rounding, about the same speed", micro_batch_tokens=smaller)
-    if not config.gradient_checkpointing:
+    tokens = smaller or config.micro_batch_tokens
+    if not config.gradient_checkpointing and not _small(
+        memory_of(config.model_copy(update={"micro_batch_tokens": tokens})), free
+    ):
         yield from tried(f"updates take up to {again * RECOMPUTED:.1f} times as long", gradient_checkpointing=True)
-    if not config.lora_rank and tight:
+    if not config.lora_rank and free is not None and expected.process + expected.standing > free / 2:
         yield from tried("trains adapters only, with a learning rate about 10 times as high", lora_rank=RANK)
 
 
-def micro_batch(config: TrainConfig, free: int | None, memory_of: Callable[[TrainConfig], Pair]) -> int | None:
-    """Return the largest power of two of tokens with which the update is no longer the largest part of the memory.
+def _small(needs: Pair, free: int | None) -> bool:
+    """Return True if activations are no more than half of the memory, and the run fits comfortably into `free` bytes."""
+    fits = free is None or needs[1].peak <= TIGHT * free
+    return fits and all(one.activations <= one.peak / 2 for one in needs)
 
-    With it, the run also fits into `free` bytes at most, if that can be reached. None if no number of tokens is better than the
-    present one.
+
+def micro_batch(config: TrainConfig, free: int | None, memory_of: Callable[[TrainConfig], Pair]) -> int | None:
+    """Return the largest power of two of tokens with which activations are no longer most of the memory.
+
+    With it, the run also fits comfortably into `free` bytes, if that can be reached. None if no smaller number is allowed.
     """
     best, least = None, None
     tokens = 1 << (config.micro_batch_tokens - 1).bit_length() - 1
     while tokens >= LEAST_MICRO_BATCH:
-        expected, most = memory_of(config.model_copy(update={"micro_batch_tokens": tokens}))
-        if least is not None and most.peak >= least:  # single rows are longer than this
+        both = memory_of(config.model_copy(update={"micro_batch_tokens": tokens}))
+        activations = sum(needs.activations for needs in both)
+        if least is not None and activations >= least:  # single rows are longer than this
             break
-        best, least = tokens, most.peak
-        if most.activations <= most.peak / 2 and (free is None or most.peak <= TIGHT * free):
+        best, least = tokens, activations
+        if _small(both, free):
             break
         tokens //= 2
     return best

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
+from typing import NamedTuple
+
+import torch
 
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.dry_run.formulas import Lengths, shares_prompts
@@ -22,13 +25,15 @@ class Tokens:
     """Rounds of generation in a step: more than one if groups are drawn until enough have a signal (dynamic sampling)."""
     decode_steps: float = 0.0
     """Passes through the model that decode one token of each row that is being sampled."""
+    attended: float = 0.0
+    """Tokens of its completion before each sampled token, summed over all sampled tokens."""
 
     @classmethod
     def of(cls, lengths: Lengths, rows_at_a_time: int, rounds: float = 1.0) -> Tokens:
         """Return the tokens of a step, of which at most `rows_at_a_time` completions are sampled at the same time."""
         texts = [length for group in lengths.completions for length in group]
         waves = sum(texts) / min(rows_at_a_time, len(texts))  # a row that has ended makes room for one that waits
-        return cls(sum(lengths.prompts), sum(texts), rounds, max(max(texts), waves))
+        return cls(sum(lengths.prompts), sum(texts), rounds, max(max(texts), waves), sum(attended(text) for text in texts))
 
     def trained(self, config: TrainConfig) -> float:
         """Return the number of tokens that an update runs through the model.
@@ -36,6 +41,11 @@ class Tokens:
         A prompt counts once for its group if the update shares prompts, otherwise once per completion.
         """
         return self.prompts * (1 if shares_prompts(config) else config.group_size) + self.completions
+
+
+def attended(length: int) -> float:
+    """Return `Tokens.attended` of one completion."""
+    return length * (length - 1) / 2
 
 
 def completion_lengths(observed: Sequence[int], cut: Sequence[bool], most: int, count: int) -> list[int]:
@@ -66,19 +76,31 @@ def completion_lengths(observed: Sequence[int], cut: Sequence[bool], most: int, 
     return lengths
 
 
+class DecodingCosts(NamedTuple):
+    """The seconds of a decoding step as a sum of three parts."""
+
+    step_s: float = 0.0
+    """By a step, whatever its rows: the weights are read once for all of them."""
+    row_s: float = 0.0
+    """By a row."""
+    attended_s: float = 0.0
+    """By a token of its completion that a row attends to."""
+
+    def of(self, rows: float, position: float) -> float:
+        """Return the seconds of a step with `rows` rows, each of `position` tokens."""
+        return self.step_s + rows * (self.row_s + position * self.attended_s)
+
+
 @dataclass(frozen=True)
 class Speed:
     """The speed of generation and update in seconds, measured on a few small steps.
 
-    Attention takes longer the more tokens come before; that growth is not counted.
+    Attention of prompts and in updates takes longer in long texts; that growth is not counted.
     """
 
     prompt_token_s: float
     """Prefill."""
-    decode_step_s: float
-    """By a decoding step, whatever its rows: the weights are read once for all of them."""
-    completion_token_s: float
-    """By a row of a decoding step."""
+    decoding: DecodingCosts
     trained_token_s: float
     """Forward and backward pass."""
     update_s: float = 0.0
@@ -86,7 +108,8 @@ class Speed:
 
     def generate(self, tokens: Tokens) -> float:
         """Return the seconds to sample `tokens`, prefill included."""
-        decoding = self.decode_step_s * tokens.decode_steps + self.completion_token_s * tokens.completions
+        step_s, row_s, attended_s = self.decoding
+        decoding = step_s * tokens.decode_steps + row_s * tokens.completions + attended_s * tokens.attended
         return tokens.rounds * (self.prompt_token_s * tokens.prompts + decoding)
 
     def update(self, tokens: Tokens, config: TrainConfig) -> float:
@@ -94,30 +117,35 @@ class Speed:
         return self.update_s + self.trained_token_s * tokens.trained(config)
 
 
-def decoding_costs(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Return the seconds of a decoding step, and those of each of its rows, from (rows, seconds) of measured steps.
+def decoding_costs(samples: Sequence[tuple[int, int, float]]) -> DecodingCosts:
+    """Return the costs of decoding from (rows, tokens of each, seconds) of measured steps.
 
-    The rows are sorted into powers of two, whose medians are fitted by a line of least relative error. Neither of the two
-    numbers is negative; both are 0 without samples.
+    Samples are sorted by powers of two of rows and of tokens. The medians of these groups are fitted by least relative error;
+    no cost is negative. All costs are 0 without samples.
     """
-    bins: dict[int, list[tuple[int, float]]] = {}
-    for rows, seconds in samples:
-        bins.setdefault(rows.bit_length(), []).append((rows, max(seconds, 1e-9)))
-    points = [(fmean(rows for rows, _ in part), median(seconds for _, seconds in part)) for part in bins.values()]
-    if not points:
-        return 0.0, 0.0
-    # Least squares of (step + row * rows - seconds) / seconds.
-    ones = [1 / seconds for _, seconds in points]
-    slopes = [rows / seconds for rows, seconds in points]
-    a, b, c = sum(x * x for x in ones), sum(x * y for x, y in zip(ones, slopes, strict=True)), sum(y * y for y in slopes)
-    determinant = a * c - b * b
-    if determinant > 1e-9 * a * c:
-        step_s, row_s = (c * sum(ones) - b * sum(slopes)) / determinant, (a * sum(slopes) - b * sum(ones)) / determinant
-        if step_s >= 0 and row_s >= 0:
-            return step_s, row_s
-        if row_s < 0:
-            return sum(ones) / a, 0.0
-    return 0.0, sum(slopes) / c
+    groups: dict[tuple[int, int], list[tuple[int, int, float]]] = {}
+    for sample in samples:
+        groups.setdefault((sample[0].bit_length(), sample[1].bit_length()), []).append(sample)
+    if not groups:
+        return DecodingCosts()
+    points = []
+    for part in groups.values():
+        rows, positions, seconds = zip(*part, strict=True)
+        typical = max(median(seconds), 1e-9)
+        points.append(
+            [1 / typical, fmean(rows) / typical, fmean(r * t for r, t in zip(rows, positions, strict=True)) / typical]
+        )
+    matrix = torch.tensor(points, dtype=torch.float64)
+    best, least = DecodingCosts(), math.inf
+    # The best fit without negative costs is the plain least-squares fit of one choice of costs that are not 0.
+    for chosen in ((0,), (1,), (0, 1), (1, 2), (0, 2), (0, 1, 2)):
+        part_matrix = matrix[:, chosen]
+        found = torch.linalg.lstsq(part_matrix, torch.ones(len(points), 1, dtype=torch.float64), driver="gelsd").solution
+        error = float((part_matrix @ found - 1).square().sum())
+        if float(found.min()) >= 0 and error < least - 1e-12:
+            costs = dict(zip(chosen, found[:, 0].tolist(), strict=True))
+            best, least = DecodingCosts(*(costs.get(number, 0.0) for number in range(3))), error
+    return best
 
 
 def evaluations(config: TrainConfig) -> int:
