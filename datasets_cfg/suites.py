@@ -70,8 +70,8 @@ class SuiteSource(Settings):
     """Factor on this source's whole reward in training. If a KL penalty is part of the reward, a larger factor makes the
     penalty matter less."""
     template: str | None = None
-    """Prompt template, such as r1-zero or maths:de; see docs/datasets.md. When left out, tasks that an environment generates for
-    a chat model get one that asks for the answer's form; `chat` adds nothing."""
+    """Prompt template, such as r1-zero or maths:de; see docs/datasets.md. When left out, tasks that an environment generates
+    for a chat model get one that asks for the answer's form; `chat` adds nothing."""
     system: str | None = None
     """System message before each prompt of this source. Prompts that have one already, such as those of template boxed, are
     refused, and so are chat templates without a place for it."""
