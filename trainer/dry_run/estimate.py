@@ -311,8 +311,8 @@ def tables(estimate: RunEstimate) -> tuple[Table, Table]:
         if size:
             bytes_.add_row(name, format_bytes(purposes(needs)[name]), format_bytes(size))
     bytes_.add_section()
-    how = "at once" if needs.overlapped else "in turn"
-    bytes_.add_row(f"all, generation and update {how}", format_bytes(needs.peak), format_bytes(most.peak))
+    how = "generation and update added" if needs.together else "generation and update in turn"
+    bytes_.add_row(f"all, {how}", format_bytes(needs.peak), format_bytes(most.peak))
     free = "unknown" if estimate.free_bytes is None else format_bytes(estimate.free_bytes)
     bytes_.add_row("free for this run", free, free, end_section=True)
     disk = format_bytes(free_disk_bytes(config.output))

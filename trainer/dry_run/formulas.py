@@ -112,8 +112,9 @@ class Memory:
     """On disk, with the one being written and the final model."""
     copied: int = 0
     """With `overlap`, bytes of the copy of the weights from which completions are sampled while the policy is updated."""
-    overlapped: bool = False
-    """Whether generation and update run at the same time."""
+    together: bool = False
+    """Whether the memory of generation and update adds up: the run overlaps them, or it is on a CPU, where the C library keeps
+    most of what one of them has freed while the other takes new memory for tensors of other sizes."""
     sampler: int = 0
     """Copies of weights while completions are sampled."""
     head: int = 0
@@ -138,11 +139,8 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        """Return the most bytes held at a time.
-
-        Generation and update are in memory at the same time only if the run overlaps them.
-        """
-        work = self.generation + self.update if self.overlapped else max(self.generation, self.update)
+        """Return the most bytes held at a time."""
+        work = self.generation + self.update if self.together else max(self.generation, self.update)
         return self.process + self.standing + work
 
 
@@ -187,7 +185,7 @@ def memory(
     final = 4 * size + (4 * trained if config.lora_rank else 0)
     return Memory(
         copied=(6 if half else 4) * trained if config.overlap != "none" and not ENGINES[config.engine].own_weights else 0,
-        overlapped=config.overlap != "none",
+        together=config.overlap != "none" or device == "cpu",
         weights=base_bytes(shape, config) + ((6 if half else 4) * trained if config.lora_rank else 0),
         gradients=4 * trained,
         optimizer=moments,

@@ -28,7 +28,8 @@ def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Me
     chunk = min(config.logprob_chunk or chunk_tokens(shape.vocabulary, config.device), config.micro_batch_tokens)
     prompts = -(-config.prompts_per_step // processes)
     share = config.model_copy(update={"prompts_per_step": prompts})
-    needs = memory(shape, share, Lengths.most(shape, share), Kept(0.0, 0.0), chunk)
+    device = "cpu" if config.device == "cpu" else "cuda"
+    needs = memory(shape, share, Lengths.most(shape, share), Kept(0.0, 0.0), chunk, device=device)
     if processes == 1:
         return needs
 

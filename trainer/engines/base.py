@@ -58,8 +58,18 @@ _on_tokens: ContextVar[OnTokens | None] = ContextVar("on_tokens", default=None)
 
 @contextmanager
 def tokens_reported(to: OnTokens) -> Iterator[None]:
-    """Return a context in which engines call `to` between tokens, in the thread that samples. It may raise to stop them."""
-    token = _on_tokens.set(to)
+    """Return a context in which engines call `to` between tokens, in the thread that samples. It may raise to stop them.
+
+    The functions of contexts around this one are called, too, before `to`.
+    """
+    outer = _on_tokens.get()
+
+    def both(count: int) -> None:
+        if outer is not None:
+            outer(count)
+        to(count)
+
+    token = _on_tokens.set(both)
     try:
         yield
     finally:

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import jinja2
-from jinja2 import meta, nodes
-
 from verigym.envs.contract.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from jinja2 import nodes
+
     from verigym.trainer.models.codec import Codec
 
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
@@ -31,6 +30,9 @@ def variables(template: str) -> set[str]:
     Raises:
         jinja2.TemplateError: the template is not valid.
     """
+    import jinja2  # here, for configurations are read where it is not installed
+    from jinja2 import meta
+
     tree = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(_GENERATION.sub("", template))
     first: dict[str, str] = {}
     for name in _names(tree):
@@ -40,6 +42,8 @@ def variables(template: str) -> set[str]:
 
 def _names(node: nodes.Node) -> Iterator[nodes.Name]:
     """Yield the names below `node` in the order in which a rendering meets them."""
+    from jinja2 import nodes
+
     if isinstance(node, nodes.Name):
         yield node
     for child in node.iter_child_nodes(exclude=("target",) if isinstance(node, nodes.Assign) else None):
@@ -67,6 +71,8 @@ def refuse_unused(tokenizer: Any, name: str, kwargs: Mapping[str, Any]) -> None:
     """
     if not kwargs:
         return
+    import jinja2
+
     texts = templates_of(tokenizer)
     if not texts:
         raise UsageError(f"chat_template_kwargs: {name} has no chat template; leave it out")
@@ -101,6 +107,8 @@ def problem_of(codec: Codec) -> str:
                 f"the chat template of {codec.name} ends turns with {written!r}, at which generation does not end; add its id, "
                 f"{token}, to eos_token_id in the model's generation_config.json"
             )
+    import jinja2
+
     try:
         known = set().union(*map(variables, templates_of(codec.tokenizer)))
     except jinja2.TemplateError:  # rendering reports it

@@ -9,8 +9,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-import jinja2
-
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Prompt
 from verigym.envs.contract.session import TOOLS
@@ -91,6 +89,8 @@ class Codec:
         if self._problem:
             logger.warning(self._problem)
             self._problem = ""
+        import jinja2  # here, for configurations are read where it is not installed
+
         try:
             text = self.render(messages, tools)
         except jinja2.TemplateError as error:

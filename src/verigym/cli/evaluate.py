@@ -34,7 +34,7 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Server with the OpenAI chat-completions API, such as http://localhost:8000/v1; --model names its model. "
+            help="Server with the OpenAI chat-completions API, such as http://HOST:PORT/v1; --model names its model. "
             "URL={options as JSON} sets options of docs/evaluation.md.",
         ),
     ] = None,

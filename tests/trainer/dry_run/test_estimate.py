@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from verigym.trainer.dry_run import estimate, measure
 from verigym.trainer.dry_run.estimate import estimate_run, free_bytes, model_shape, refuse_what_does_not_fit
 from verigym.trainer.dry_run.formulas import Kept, Lengths, memory
 from verigym.trainer.dry_run.kept import SavedBytes, measure_kept
+from verigym.trainer.dry_run.speed import DecodingCosts, decoding_costs
 from verigym.trainer.engines.native.llama_step import LlamaStep
 from verigym.trainer.learner.learner import Learner
 from verigym.trainer.learner.update import forward_options
@@ -90,6 +92,22 @@ def test_a_run_is_priced_and_nothing_is_written(model_folder: Path, tmp_path: Pa
     assert cost.memory.peak < cost.most_memory.peak
     assert cost.memory.process > 2**26, "Python and torch"
     assert not cost.proposals, "a run that is small does not need to be smaller"
+
+
+def test_decoding_is_measured_with_few_rows_and_with_all_of_the_run(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int, float]] = []
+
+    def watched(samples: Sequence[tuple[int, int, float]]) -> DecodingCosts:
+        seen[:] = samples
+        return decoding_costs(samples)
+
+    monkeypatch.setattr(measure, "decoding_costs", watched)
+    cost = estimate_run(config(model_folder, tmp_path, group_size=8), {"letters": LettersEnvironment()})
+    assert {rows for rows, _, _ in seen} >= {1, 2} and max(rows for rows, _, _ in seen) > 8, "32 at most"
+    assert max(position for _, position, _ in seen) > measure.BATCH_TOKENS, "completions of whole steps, too"
+    assert cost.speed.decoding == decoding_costs(seen)
 
 
 PRESET: dict[str, Any] = {"preset": "passk"}

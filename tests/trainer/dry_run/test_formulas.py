@@ -95,14 +95,16 @@ def test_memory_in_fp32_by_hand() -> None:
     assert needs.sampling == 8 * 10 * 28
     assert (needs.logits, needs.head) == (16 * 10 * 12, 400)
     assert needs.standing == 16000
-    assert needs.peak == 70 + 16000 + needs.kv_cache + needs.sampling, "generation needs more than the update"
+    assert needs.generation == needs.kv_cache + needs.sampling
+    assert needs.update == needs.activations + needs.logits + needs.head
+    assert needs.peak == 70 + 16000 + needs.generation + needs.update, "freed memory stays with the process"
     assert needs.checkpoints == (3 * 12 + 4) * 1000
 
 
 def test_a_decoder_that_shares_prompts_holds_each_once() -> None:
     needs = memory(MODEL, config(), decoding=Decoding(shared=True, copied=5000))
     assert needs.kv_cache == (2 * 30 + 8 * 20 * SPARE) * (2 * 2 * 4 * 4) * 5
-    assert needs.peak == needs.standing + needs.kv_cache + needs.sampling + 5000
+    assert needs.generation == needs.kv_cache + needs.sampling + 5000
 
 
 def test_activations_are_those_of_the_largest_micro_batch() -> None:
@@ -131,7 +133,11 @@ def test_checkpointing_holds_the_inputs_of_layers_and_the_activations_of_some() 
 
 def test_what_changes_memory() -> None:
     base = memory(MODEL, config(), 2000.0)
-    assert base.peak == base.standing + base.activations + base.logits, "here the update needs more"
+    assert base.update > base.generation
+    gpu = memory(MODEL, config(), 2000.0, device="cuda")
+    assert gpu.peak == gpu.standing + gpu.update, "generation and update take turns"
+    overlapped = memory(MODEL, config(overlap="one_step"), 2000.0, device="cuda")
+    assert overlapped.peak == overlapped.standing + overlapped.generation + overlapped.update
     half = memory(MODEL, config(dtype="bf16"), 2000.0)
     assert (half.weights, half.kv_cache, half.optimizer) == (6000, base.kv_cache, 8000)
     kept = memory(MODEL, config(kl_coef=0.1), 2000.0)
