@@ -30,7 +30,7 @@ quickstart: setup
 
 MODELS := runs/models
 real: setup
-	@echo "==> a pretrained chat model of 135M parameters learns two tasks, about 40 minutes on 2 cores; Ctrl-C stops it, the same command goes on"
+	@echo "==> a pretrained chat model of 135M parameters learns two tasks, half an hour of CPU time, up to an hour on 2 busy cores; Ctrl-C stops it, the same command goes on"
 	@$(BIN)/python recipes/pretrained/prepare.py $(MODELS)/tasks $(MODELS)/smollm2-135m-instruct
 	@$(BIN)/verigym pipeline run recipes/pretrained/run.yaml
 	@$(BIN)/verigym report runs/real/rl-* runs/real/held-out-* --out runs/real/report.html

@@ -5,6 +5,7 @@
 that made the file, `retries` replaces lines of completions that are graded again, and `bad_rows` lists rows that cannot be
 used. `summary` reads only the finished file, so a resumed and an uninterrupted run give the same summary; `report` prints it.
 `hints` explains suspicious results: `specimens` samples texts to look at, `golds` finds golds that are whole texts, not short
-answers, and `trials` tries other options. `diff` and `diff_report` compare two gradings. `lines` reads and writes lines.
+answers, and `envs.option_trials` tries other options. `diff` and `diff_report` compare two gradings. `lines` reads and writes
+lines.
 `progress` shows how far a job is.
 """
