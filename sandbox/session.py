@@ -71,7 +71,11 @@ Reply = Answer | Raised | CannotCross | Ended
 
 
 class Session:
-    """A loaded program whose functions can be called. Made by `Sandbox.session`; only one thread may use it at a time."""
+    """A loaded program whose functions can be called. Made by `Sandbox.session`; only one thread may use it at a time.
+
+    Each call has the wall limit `wall_s`. The CPU limit is that of the whole session: `cpu_s` times 1,000 calls. So a call that
+    never returns ends at its wall limit.
+    """
 
     def __init__(self, start: Callable[[Job], Run], program: Program, limits: Limits) -> None:
         self._limits = limits
